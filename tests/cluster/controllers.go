@@ -13,10 +13,11 @@ import (
 // controllersGrace limits the shutdown of the controller manager.
 const controllersGrace = 2 * time.Second
 
-// controllers are the controllers that rollouts, garbage collection and permissions need.
+// controllers are the controllers that rollouts, garbage collection, disruption budgets and permissions need.
 var controllers = []string{
 	"clusterrole-aggregation-controller",
 	"deployment-controller",
+	"disruption-controller",
 	"garbage-collector-controller",
 	"namespace-controller",
 	"replicaset-controller",

@@ -1,5 +1,5 @@
 // Package node runs Pods as local processes. It is a node for clusters without a kubelet, a container runtime and a
-// network. `kubectl scale`, `kubectl rollout restart` and `kubectl delete pod` work as usual.
+// network. `kubectl scale`, `kubectl rollout restart`, `kubectl delete pod` and `kubectl drain` work as usual.
 //
 //	n, err := node.New(node.Options{
 //		Config: c.Admin(), Dir: dir, Images: map[string]string{"pilot": "bin/pilot"},
@@ -19,7 +19,7 @@
 // PATH, HOME and TMPDIR. Each Pod has its own loopback address (status.podIP) with all ports. Readiness and liveness
 // probes use httpGet. A process whose liveness probe fails is terminated and restarted.
 //
-// The output is appended to a file (Pod.Log). `kubectl logs` shows it, also with -f and --tail: the node serves the log endpoint of a
+// The output is appended to a file (Pod.Log). `kubectl logs` shows it, also with -f, --previous and --tail: the node serves the log endpoint of a
 // kubelet to clients with a certificate of the cluster. A remote API server cannot reach it.
 //
 // With Options.LoadBalancer, Services of type LoadBalancer work. Not supported: UDP, named target ports, session affinity, traffic

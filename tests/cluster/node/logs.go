@@ -17,11 +17,11 @@ import (
 // followInterval is the interval at which a followed log is read.
 const followInterval = 50 * time.Millisecond
 
-// parseLogRequest returns the supported parameters of `kubectl logs`. tail is the number of lines, or -1 for all.
+// parseLogRequest returns the supported parameters of `kubectl logs`, without previous. tail is the number of lines, or -1 for all.
 func parseLogRequest(query url.Values) (follow bool, tail int, err error) {
-	for _, other := range []string{"previous", "timestamps", "limitBytes", "sinceSeconds", "sinceTime"} {
+	for _, other := range []string{"timestamps", "limitBytes", "sinceSeconds", "sinceTime"} {
 		if query.Has(other) {
-			return false, 0, fmt.Errorf("%s: a process node supports only --follow and --tail", other)
+			return false, 0, fmt.Errorf("%s: a process node supports only --follow, --previous and --tail", other)
 		}
 	}
 	tail = -1
@@ -49,17 +49,47 @@ func (n *Node) logs(out http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer file.Close()
+	text := io.Reader(file)
+	if r.URL.Query().Get("previous") == "true" {
+		begin, end, found := w.previous()
+		if !found {
+			http.Error(out, fmt.Sprintf("no previous process of Pod %s", r.PathValue("pod")), http.StatusBadRequest)
+			return
+		}
+		text = io.NewSectionReader(file, begin, end-begin)
+	}
 	out.Header().Set("Content-Type", "text/plain")
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(w.exists, cancel)()
 	// After the first byte an error can only end the response.
-	if err := sendLog(ctx, out, file, follow, tail); err != nil && ctx.Err() == nil {
+	if err := sendLog(ctx, out, text, follow, tail); err != nil && ctx.Err() == nil {
 		w.logger.Warn("failed to send log of Pod", "err", err)
 	}
 }
 
-// sendLog copies the output of all processes of a Pod. With follow, it continues until ctx ends.
+// began records that a process begins at the end of the log.
+func (w *worker) began() {
+	var end int64
+	if info, err := os.Stat(w.view.Log); err == nil {
+		end = info.Size()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begins = append(w.begins, end)
+}
+
+// previous returns the part of the log that the last process wrote before the current one.
+func (w *worker) previous() (begin, end int64, found bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if last := len(w.begins) - 1; last > 0 {
+		return w.begins[last-1], w.begins[last], true
+	}
+	return 0, 0, false
+}
+
+// sendLog copies the output, by default of all processes of a Pod. With follow, it continues until ctx ends.
 func sendLog(ctx context.Context, out http.ResponseWriter, file io.Reader, follow bool, tail int) error {
 	for {
 		text, err := io.ReadAll(file)

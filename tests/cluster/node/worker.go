@@ -42,6 +42,8 @@ type worker struct {
 	mu      sync.Mutex
 	process *process.Process
 	view    Pod
+	// begins has the position in the log at which each process began.
+	begins []int64
 }
 
 func (n *Node) newWorker(ctx context.Context, pod *corev1.Pod) *worker {
@@ -139,6 +141,7 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 // runOnce starts the process and returns when it has ended: by itself, after failed liveness probes, or because the Pod
 // is being deleted.
 func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, error) {
+	w.began()
 	p, err := process.Start(start)
 	if err != nil {
 		return nil, err
