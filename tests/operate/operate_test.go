@@ -147,6 +147,8 @@ func TestStates(t *testing.T) {
 	p.shows("all candidates ready", "doctor", healthy, p.electionctl("doctor"))
 	if p.prometheus != nil {
 		p.prometheus.upgrade(p)
+		p.prometheus.deletions(p)
+		p.shows("lock deleted repeatedly, repaired", "doctor", healthy, p.electionctl("doctor"))
 	}
 	for _, s := range states {
 		began := time.Now()

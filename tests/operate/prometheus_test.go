@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/testutil/prometheus"
@@ -129,6 +130,19 @@ func (a *alerts) upgrade(p *plane) {
 	// Refusals at the start of a term count for five minutes.
 	is(`count(ALERTS{alertname!="IncumbentWritesRefused"}) or vector(0)`, " 0]")
 	is(`count(max_over_time(ALERTS{alertstate="firing"}[1h])) or vector(0)`, " 0]")
+}
+
+// deletions checks the alert about a lock that a program deletes again and again.
+func (a *alerts) deletions(p *plane) {
+	p.t.Helper()
+	end := p.repeat(func() {
+		_ = p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Delete(p.t.Context(), watched, metav1.DeleteOptions{}) // it may not exist again yet
+	})
+	defer end()
+	p.shows("lock deleted repeatedly", "alert", " 1]", func() string {
+		found, err := a.Query(p.t.Context(), `ALERTS{alertname="IncumbentLeaderChanges", alertstate="firing", name="`+watched+`"}`)
+		return fmt.Sprint(found, err)
+	})
 }
 
 // mayBeEmpty are panels without data in the normal case.
