@@ -216,7 +216,7 @@ var fieldsOfVariables = map[string][2]string{
 	"POD_NAMESPACE": {"Namespace", "Namespace"}, "POD_NAME": {"Identity"}, "POD_UID": {"PodUID"}, "ENABLE_MEMBER_LEASE": {"DisableMember"}, "ENABLE_COORDINATOR": {"Coordinator"}, "ELECTION_STRATEGY": {"ElectionStrategy"}, "ENABLE_OLDEST_EMULATION_VERSION": {"OldestEmulation"}, "EMULATION_VERSION": {"EmulationVersion"}, "REVISION": {"Revision"}, "CLUSTER_ID": {"ClusterID"},
 	"KUBECONFIG": {"Kubernetes.List", "Kubernetes.List"}, "LEADER_ELECTION_LOCK": {"LockType", "Lock"},
 	"LEADER_ELECTION_LEASE_DURATION": {"LeaseDuration"}, "LEADER_ELECTION_RENEW_DEADLINE": {"RenewDeadline"}, "LEADER_ELECTION_RETRY_PERIOD": {"RetryPeriod"},
-	"ENABLE_WRITE_FENCE": {"Fence"},
+	"ENABLE_WRITE_FENCE": {"Fence"}, "K8S_INGRESS_NS": {"IngressNamespace"},
 	// These fields are negations.
 	"ENABLE_LEADER_ELECTION": {"Disabled"}, "ENABLE_WRITE_GATE": {"DisableGate"},
 	"PILOT_ENABLE_GATEWAY_API":                         {"DisableGatewayAPI", "Elections"},

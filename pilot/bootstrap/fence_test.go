@@ -72,7 +72,7 @@ func TestFencedElections(t *testing.T) {
 		config Config
 		want   []string
 	}{
-		"default":     {Config{}, []string{"istio-namespace-controller-election 1", "istio-leader 0", "istio-gateway-status-leader 0", "istio-gateway-deployment 5", "incumbent-coordinator 0"}},
+		"default":     {Config{}, []string{"istio-namespace-controller-election 1", "istio-leader 0", "istio-gateway-status-leader 0", "istio-gateway-deployment 6", "incumbent-coordinator 0"}},
 		"no gateways": {Config{DisableGatewayAPI: true}, []string{"istio-namespace-controller-election 1", "istio-leader 0", "istio-gateway-status-leader 0", "istio-gateway-deployment 0", "incumbent-coordinator 0"}},
 	} {
 		var got []string

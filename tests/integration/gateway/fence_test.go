@@ -25,7 +25,7 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	p.config.Fence = true
 	former, next := p.identity("a"), p.identity("b")
 	config := install.Config{
-		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: harness.Patience, Elections: bootstrap.FencedElections(bootstrap.Config{}),
+		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: harness.Patience, Verbose: true, Elections: bootstrap.FencedElections(bootstrap.Config{}),
 	}
 	other := metav1.ObjectMeta{Name: "of-another-revision", Labels: map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller", "incumbent.dev/revision": "other"}}
 	_, err := p.admin.Kube().CoreV1().ServiceAccounts(p.home).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: other}, metav1.CreateOptions{})
