@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -156,8 +157,10 @@ func (s *secured) timesOut(t *testing.T, c kubernetes.Interface) {
 func TestTimeout_RetiresConnection(t *testing.T) {
 	s, config := secure(t)
 	c := made(t, config).Kube()
+	bounded, end := context.WithTimeout(t.Context(), 30*time.Second) // a request on a closed connection may be sent again and hang
+	defer end()
 	for range 3 {
-		if err := get(t.Context(), c, "a"); err != nil {
+		if err := get(bounded, c, "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,10 +169,10 @@ func TestTimeout_RetiresConnection(t *testing.T) {
 	}
 	// The other request on the connection continues and gets its response.
 	other := make(chan error, 1)
-	go func() { other <- get(t.Context(), c, "slow") }()
+	go func() { other <- get(bounded, c, "slow") }()
 	respond := <-s.slow
 	s.timesOut(t, c)
-	if err := get(t.Context(), c, "a"); err != nil || s.connections() != 2 {
+	if err := get(bounded, c, "a"); err != nil || s.connections() != 2 {
 		t.Errorf("after a time-out: %v, over connection %d", err, s.connections())
 	}
 	select {
@@ -178,7 +181,7 @@ func TestTimeout_RetiresConnection(t *testing.T) {
 	default:
 	}
 	// A cancelled request does not retire the connection.
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(bounded)
 	go func() {
 		<-s.slow
 		cancel()
@@ -186,7 +189,7 @@ func TestTimeout_RetiresConnection(t *testing.T) {
 	if err := get(ctx, c, "slow"); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if err := get(t.Context(), c, "a"); err != nil || s.connections() != 2 {
+	if err := get(bounded, c, "a"); err != nil || s.connections() != 2 {
 		t.Errorf("after a cancellation: %v, over connection %d", err, s.connections())
 	}
 	close(respond)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"syscall"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -76,6 +77,7 @@ func TestConnection_ResetAtEnd(t *testing.T) {
 				continue // on a busy machine the client may open a connection that it does not use
 			}
 			_, _ = conn.Write([]byte("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"))
+			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second)) // if the connection remains open
 			_, err = conn.Read(make([]byte, 1))
 			result <- err
 			return

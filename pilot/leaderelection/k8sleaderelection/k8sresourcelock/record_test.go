@@ -2,12 +2,15 @@ package k8sresourcelock
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func at(s string) metav1.Time {
@@ -53,6 +56,27 @@ func TestEncodeConfigMap_Golden(t *testing.T) {
 				t.Errorf("\n got %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// Readers share the object of a snapshot, so a write is composed of a copy.
+func TestCompose_CopiesBase(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Namespace: "a", Name: "x", ResourceVersion: "1", UID: "u", Labels: map[string]string{"theirs": "1"}, Annotations: map[string]string{"theirs": "1"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "them"}}, OwnerReferences: []metav1.OwnerReference{{Name: "owner"}},
+	}
+	a := access[*corev1.ConfigMap]{format: configMaps, labels: map[string]string{"own": "1"}}
+	shown := &corev1.ConfigMap{ObjectMeta: meta}
+	want := shown.DeepCopy()
+	sent, err := a.compose(Snapshot{Exists: true, Object: shown, ResourceVersion: "2", UID: "u"}, golden, map[string]string{record.MarkerAnnotation: "own"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent.Labels["own"] != "1" || sent.ResourceVersion != "2" || sent.Annotations[LeaderElectionRecordAnnotationKey] != goldenJSON {
+		t.Errorf("sent %+v", sent)
+	}
+	if !reflect.DeepEqual(shown, want) {
+		t.Errorf("the object of the snapshot is now %+v, was %+v", shown, want)
 	}
 }
 

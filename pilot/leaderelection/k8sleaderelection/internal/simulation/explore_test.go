@@ -146,7 +146,7 @@ var unexplored = map[string]string{
 	"mixed": "peers", "mixed-bad": "peers", "namesake": "peers", "client-go": "peers", "witness-mixed": "peers",
 	"coordinated": "coordinator", "coordinated-bad": "coordinator", "coordinated-mixed": "coordinator", "coordinator-gone": "coordinator",
 	"held": "second lock", "held-bad": "second lock", "slow": "slow answers", "slow-dead": "slow answers", "slow-bad": "slow answers", "herd": "many candidates",
-	"external": "KeyComparisonFunc", "duplicates": "two processes of one name", "barred": "rejected writes", "lagging": "late watches",
+	"coordinator-removed": "coordinator", "strangers": "records with other leases", "external": "KeyComparisonFunc", "duplicates": "two processes of one name", "barred": "rejected writes", "lagging": "late watches",
 	"double-lease": later, "nomination-needs-poll": later, "no-back-off": "calls within a second", "operator-refused": "checked by time",
 	"release-while-settling": many, "own-name-without-marker": many, "stops-retrying": many, "no-answer-while-draining": many,
 	"preempts-back": many, "forgets-stored-stamp": many, "renewal-needs-read": many, "witness-releases-settling": many,
