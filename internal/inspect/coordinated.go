@@ -87,7 +87,7 @@ func (e Election) chosen(candidates []Candidate, d k8sleaderelection.DefaultRevi
 
 // byStrategy adapts the outcome of a free lock to a coordinated election.
 func (e Election) byStrategy(o Outcome) Outcome {
-	if !e.Coordinated() || o.Move != Take {
+	if !e.Coordinated() || o.Move != Acquire {
 		return o
 	}
 	o.Gap, o.Why = "until the coordinator names a candidate", "the coordinator names a candidate by "+e.Strategy

@@ -23,8 +23,8 @@ const (
 	Preempt Move = "preempt"
 	// Expire means that no candidate leads until the lease expires.
 	Expire Move = "expire"
-	// Take means that a candidate acquires the free lock.
-	Take Move = "take"
+	// Acquire means that a candidate acquires the free lock.
+	Acquire Move = "acquire"
 	// Unknown means that a candidate without a member Lease may exist.
 	Unknown Move = "unknown"
 )
@@ -143,7 +143,7 @@ func (e Election) moved(next *Candidate, candidates []Candidate, may func(Candid
 
 // take returns the outcome if a candidate acquires the lock.
 func (e Election) take(candidates []Candidate, d k8sleaderelection.DefaultRevision, known bool) Outcome {
-	o := Outcome{Move: Take, Gap: "one watch event and one write", Why: "the lock is free"}
+	o := Outcome{Move: Acquire, Gap: "one watch event and one write", Why: "the lock is free"}
 	switch e.State {
 	case Unreadable:
 		o.Gap, o.Why = "a lease duration since the record became unreadable", "an unreadable record counts as held for a lease duration"
@@ -194,7 +194,7 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 		return o
 	}
 	o.Gap = fmt.Sprintf("up to %d s, until the lease expires", e.LeaseSeconds)
-	if o.Move == Take {
+	if o.Move == Acquire {
 		o.Move = Expire
 		if e.Coordinated() {
 			o.Why = why + "; then " + o.Why

@@ -19,7 +19,7 @@ const (
 	noLeader status = "no leader"
 	// unknown means that this process cannot read the lock, or that the lease may have expired.
 	unknown status = "unknown"
-	// rejected means that the API server rejects the writes of this process.
+	// rejected means that the API server rejects the writes of a candidate.
 	rejected status = "rejected"
 	// problem means that an operator must act although a candidate leads.
 	problem status = "problem"
@@ -27,33 +27,91 @@ const (
 	onHold status = "on hold"
 	// obstacle means that an annotation prevents a change of the leader.
 	obstacle status = "obstacle"
-	leading  status = "leading"
+	// warning means that a candidate leads, and the diagnosis has a warning.
+	warning status = "warning"
+	leading status = "leading"
 )
 
 // statuses are all states, the most severe first.
-var statuses = []status{noLeader, unknown, rejected, problem, onHold, obstacle, leading}
+var statuses = []status{noLeader, unknown, rejected, problem, onHold, obstacle, warning, leading}
 
 // Class is the colour of the state.
 func (s status) Class() string {
 	switch s {
 	case noLeader, unknown, problem:
 		return "bad"
-	case rejected, onHold, obstacle:
+	case rejected, onHold, obstacle, warning:
 		return "warn"
 	case leading:
 	}
 	return "good"
 }
 
+// note is a reason for the state of a row, with a command that fixes it or shows details.
+type note struct{ Text, Command string }
+
+// judge returns the state of an election and its reasons, the most important first.
+func judge(e inspect.Election) (status, []note) {
+	s := statusOf(e)
+	explain := fmt.Sprintf("electionctl -n %s explain %s", e.Namespace, e.Name)
+	var own string
+	if s == noLeader || s == unknown {
+		own = reason(e)
+	}
+	var notes []note
+	add := func(n note) {
+		if !slices.ContainsFunc(notes, func(o note) bool { return strings.Contains(o.Text, n.Text) }) {
+			notes = append(notes, n)
+		}
+	}
+	if own != "" {
+		add(note{own, explain})
+	}
+	for _, c := range e.Candidates {
+		if s != noLeader && c.Readiness() == inspect.Refused {
+			add(note{"the API server rejects a candidate as holder: " + c.Refused, explain})
+		}
+	}
+	in := diagnosis.Input{Elections: []inspect.Election{e}, Members: map[string]bool{e.Namespace: e.Candidates != nil}}
+	for _, f := range diagnosis.Findings(in) {
+		if len(f.Elections) == 0 || f.Check == "leaders" && own != "" {
+			continue
+		}
+		// The age of a renewal differs between elections with the same cause. The row shows it.
+		state := string(e.State)
+		if s == unknown {
+			state = "the lease may have expired"
+		}
+		text := strings.Replace(f.Cause, e.StateText(), state, 1)
+		if f.Effect != "" && s != noLeader && s != unknown {
+			text = "the election " + f.Effect + ": " + text
+		}
+		if f.Advice != "" {
+			text += ". " + f.Advice
+		}
+		add(note{text, f.Command})
+		if s == leading {
+			s = warning
+			if f.Severity == diagnosis.Problem {
+				s = problem
+			}
+		}
+	}
+	return s, notes
+}
+
+// statusOf returns the state, as far as it does not depend on the diagnosis.
 func statusOf(e inspect.Election) status {
+	refused := func(c inspect.Candidate) bool { return c.Readiness() == inspect.Refused }
+	severe := func(o inspect.Obstacle) bool { return o.Severe }
 	switch {
 	case e.State == inspect.Unread, e.State == inspect.Doubtful:
 		return unknown
 	case e.Holder == "" || !e.Acting() && !e.Process.Leading:
 		return noLeader
-	case e.Process.Rejected != "":
+	case e.Process.Rejected != "" || slices.ContainsFunc(e.Candidates, refused):
 		return rejected
-	case len(e.Problems) > 0:
+	case slices.ContainsFunc(e.Obstacles, severe):
 		return problem
 	case e.Hold != nil:
 		return onHold
@@ -63,58 +121,22 @@ func statusOf(e inspect.Election) status {
 	return leading
 }
 
-// note is a reason for the state of a row, with a command that fixes it or shows details.
-type note struct{ Text, Command string }
-
-// notesOf returns the reasons for the state, the most important first.
-func notesOf(e inspect.Election, s status) (all []note) {
-	in := diagnosis.Input{Elections: []inspect.Election{e}, Members: map[string]bool{e.Namespace: e.Candidates != nil}}
-	findings := diagnosis.Of(e, diagnosis.Findings(in))
-	if s == noLeader || s == unknown {
-		all = append(all, note{reason(e), fmt.Sprintf("electionctl -n %s explain %s", e.Namespace, e.Name)})
-		if i := slices.IndexFunc(findings, func(f diagnosis.Finding) bool { return f.Rejected }); i >= 0 && e.Process.Failed == "" {
-			all[0] = note{findings[i].Cause, findings[i].Command}
-		}
-	}
-	for _, f := range findings {
-		if f.Check != diagnosis.Leaders {
-			all = append(all, note{f.Cause, f.Command})
-		}
-	}
-	return all
-}
-
-// reason returns why an election has no leader. It contains no value that differs between elections with the same cause.
+// reason returns why an election has no leader, as far as only this process knows it. It contains no value that differs between
+// elections with the same cause.
 func reason(e inspect.Election) string {
-	if failed := e.Process.Failed; failed != "" {
+	switch failed := e.Process.Failed; {
+	case failed != "":
 		return "requests of this process for the lock fail: " + strings.ReplaceAll(failed, `"`+e.Name+`"`, `"…"`)
-	}
-	text := "the holder does not act yet"
-	switch e.State {
-	case inspect.Unread:
+	case e.State == inspect.Unread:
 		return "this process cannot read the lock"
-	case inspect.Doubtful:
-		text = "the holder may have stopped renewing its lease"
-	case inspect.Expired:
-		text = "the lease expired, because the holder did not renew it"
-	case inspect.Unreadable:
-		text = "the record of the lock is unreadable"
-	case inspect.Free:
-		text = "the last holder released the lock"
-	case inspect.Empty:
-		text = "no candidate has acquired the lock"
-	case inspect.Nominated:
-		text = "the nominated holder has not acquired the lock"
-	case inspect.Leads, inspect.Holds:
-		if e.Former != "" {
-			text = "the holder waits until an earlier leader can no longer act"
-		}
+	case !e.Led() || e.Acting() || e.State == inspect.Doubtful:
+		return ""
+	case e.Former != "":
+		return "the holder waits until an earlier leader can no longer act"
+	case e.State == inspect.Nominated:
+		return "the nominated holder has not acquired the lock"
 	}
-	ready := func(c inspect.Candidate) bool { return c.Readiness() == inspect.Ready }
-	if e.Candidates != nil && !e.Led() && !slices.ContainsFunc(e.Candidates, ready) {
-		text += "; no candidate is ready"
-	}
-	return text
+	return "the holder does not act"
 }
 
 // group has the rows with the same state and the same most important reason.
@@ -154,23 +176,22 @@ func groups(rows []row) (all []group) {
 
 // share moves what the rows have in common from their notes to the group.
 func (g *group) share() {
+	if g.Note.Text == "" {
+		return
+	}
+	first := g.Rows[0]
+	command := first.Notes[0].Command
+	if slices.ContainsFunc(g.Rows, func(r row) bool { return r.Notes[0].Command != command }) {
+		command = ""
+		if g.Status == noLeader || g.Status == unknown {
+			command = fmt.Sprintf("electionctl -n %s doctor", first.Namespace)
+		}
+	}
+	g.Note.Command = command
 	for i := range g.Rows {
 		r := &g.Rows[i]
-		if len(r.Notes) == 0 {
-			continue
+		if r.Notes[0].Text = ""; command != "" || r.Notes[0].Command == "" {
+			r.Notes = r.Notes[1:]
 		}
-		command := r.Notes[0].Command
-		r.Notes[0].Text = ""
-		switch {
-		case len(g.Rows) == 1:
-			g.Note.Command = command
-		case g.Status == noLeader, g.Status == unknown:
-			g.Note.Command = fmt.Sprintf("electionctl -n %s doctor", r.Namespace)
-		default: // each row has a command of its own
-			if command != "" {
-				continue
-			}
-		}
-		r.Notes = r.Notes[1:]
 	}
 }

@@ -33,16 +33,23 @@ func states() map[string]inspect.Election {
 		"validity ended": of(inspect.Leads, func(e *inspect.Election) { e.Process.Acting, e.Process.Phase = false, "leading" }),
 		"outage":         of(inspect.Unread, func(e *inspect.Election) { e.Process.Failed = "connection refused" }),
 		"forbidden":      of(inspect.Free, func(e *inspect.Election) { none(e); e.Process.Failed = `leases "e" is forbidden` }),
-		"no candidate":   of(inspect.Free, func(e *inspect.Election) { e.Holder, e.Candidates = "", []inspect.Candidate{} }),
-		"candidate rejected": of(inspect.Free, func(e *inspect.Election) {
-			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true, Fit: true, Refused: `admission webhook "x" denied the request`}}
+		"unfit candidate": of(inspect.Free, func(e *inspect.Election) {
+			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true}}
 		}),
 		"rejected": of(inspect.Leads, func(e *inspect.Election) {
 			e.Process.Rejected, e.Problems = "forbidden", []string{"the API server rejects this process"}
 		}),
 		"problem": of(inspect.Leads, func(e *inspect.Election) { e.Problems = []string{"two locks"} }),
 		"hold":    of(inspect.Leads, func(e *inspect.Election) { e.Hold = &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60} }).With(nil, k8sleaderelection.DefaultRevision{}),
-		"refused": of(inspect.Leads, func(e *inspect.Election) { e.Request = &record.Request{Identity: "c", Refused: "not warm"} }).With(nil, k8sleaderelection.DefaultRevision{}),
+		"alone":   of(inspect.Leads, func(e *inspect.Election) { e.Candidates = []inspect.Candidate{{Identity: "b", Warm: true, Fit: true}} }),
+		"candidate refused": of(inspect.Leads, func(e *inspect.Election) {
+			e.Candidates = []inspect.Candidate{{Identity: "b", Warm: true, Fit: true}, {Identity: "c", Refused: "no permission"}, {Identity: "d", Warm: true, Fit: true}}
+		}),
+		"candidate rejected": of(inspect.Free, func(e *inspect.Election) {
+			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true, Fit: true, Refused: `admission webhook "x" denied the request`}}
+		}),
+		"two markers": of(inspect.Leads, func(e *inspect.Election) { e.Former = "a" }).With(nil, k8sleaderelection.DefaultRevision{}),
+		"refused":     of(inspect.Leads, func(e *inspect.Election) { e.Request = &record.Request{Identity: "c", Refused: "not warm"} }).With(nil, k8sleaderelection.DefaultRevision{}),
 		"hold without a leader": of(inspect.Free, func(e *inspect.Election) {
 			e.Holder, e.Hold = "", &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
 		}).With(nil, k8sleaderelection.DefaultRevision{}),
@@ -52,26 +59,32 @@ func states() map[string]inspect.Election {
 func TestStatus(t *testing.T) {
 	want := map[string]string{
 		"leads": "leading good", "holds": "leading good",
-		"free": "no leader bad: the last holder released the lock", "empty": "no leader bad: no candidate has acquired the lock",
-		"unreadable": "no leader bad: the record of the lock is unreadable", "expired": "no leader bad: the lease expired, because the holder did not renew it",
-		"may be expired": "unknown bad: the holder may have stopped renewing its lease", "unread": "unknown bad: this process cannot read the lock",
-		"nominated": "no leader bad: the nominated holder has not acquired the lock", "holder waits": "no leader bad: the holder does not act yet",
+		"free": "no leader bad: free", "empty": "no leader bad: empty",
+		"unreadable": "no leader bad: unreadable", "expired": "no leader bad: expired",
+		"may be expired": "unknown bad: the lease may have expired", "unread": "unknown bad: this process cannot read the lock",
+		"nominated": "no leader bad: the nominated holder has not acquired the lock", "holder waits": "no leader bad: the holder does not act",
 		"settling":              "no leader bad: the holder waits until an earlier leader can no longer act",
-		"validity ended":        "no leader bad: the holder does not act yet",
+		"validity ended":        "no leader bad: the holder does not act",
 		"outage":                "unknown bad: requests of this process for the lock fail: connection refused",
 		"forbidden":             `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
-		"no candidate":          "no leader bad: the last holder released the lock; no candidate is ready",
-		"candidate rejected":    `no leader bad: the API server rejects c as holder: admission webhook "x" denied the request → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"unfit candidate":       "no leader bad: free; candidates: c (unfit) → kubectl -n istio-system logs c",
 		"rejected":              "rejected warn: the API server rejects this process",
 		"problem":               "problem bad: two locks",
 		"hold":                  "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
+		"alone":                 "warning warn: the election has no candidate that can replace the leader: other candidates: none. Run at least two replicas.",
+		"candidate refused":     "rejected warn: the API server rejects a candidate as holder: no permission",
+		"candidate rejected":    `no leader bad: the API server rejects c as holder: admission webhook "x" denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"two markers":           "problem bad: incumbent.dev/leader: a led in an earlier term, was overwritten by another elector, and may be active until its lease ends → kubectl -n istio-system annotate lease/e incumbent.dev/leader-",
 		"refused":               "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
-		"hold without a leader": "no leader bad: the last holder released the lock; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
+		"hold without a leader": "no leader bad: free; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
+	}
+	if len(states()) != len(want) {
+		t.Errorf("%d states, %d wanted", len(states()), len(want))
 	}
 	for name, e := range states() {
-		s := statusOf(e)
+		s, notes := judge(e)
 		got := fmt.Sprintf("%s %s", s, s.Class())
-		for i, n := range notesOf(e, s) {
+		for i, n := range notes {
 			got += []string{": ", "; "}[min(i, 1)] + n.Text
 			if n.Command != "" && !strings.Contains(n.Command, "explain") {
 				got += " → " + n.Command

@@ -176,8 +176,7 @@ func (f *frame) row(i int, e inspect.Election, q query, span span) row {
 			r.Since = "since before " + f.day(began)
 		}
 	}
-	r.Status = statusOf(e)
-	r.Notes = notesOf(e, r.Status)
+	r.Status, r.Notes = judge(e)
 	r.Age = r.age()
 	d := f.state.Default
 	r.Led = r.Status != noLeader && r.Status != unknown

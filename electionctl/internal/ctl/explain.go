@@ -325,7 +325,7 @@ func outcomeWords(o inspect.Outcome) string {
 		return o.Leader + " stays (" + o.Why + ")"
 	case inspect.Unknown:
 		return fmt.Sprintf("%s (%s); gap: %s", who, o.Why, o.Gap)
-	case inspect.HandOver, inspect.Preempt, inspect.Expire, inspect.Take:
+	case inspect.HandOver, inspect.Preempt, inspect.Expire, inspect.Acquire:
 	}
 	how := map[inspect.Move]string{inspect.HandOver: ", by handover", inspect.Preempt: ", by preemption", inspect.Expire: ", when the lease expires"}
 	return fmt.Sprintf("%s%s; gap: %s (%s)", who, how[o.Move], o.Gap, o.Why)

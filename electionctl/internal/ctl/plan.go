@@ -103,7 +103,7 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 		case inspect.Unknown:
 			may++
 			then = "?"
-		case inspect.HandOver, inspect.Preempt, inspect.Take, inspect.Expire:
+		case inspect.HandOver, inspect.Preempt, inspect.Acquire, inspect.Expire:
 			warm = yes(o.Warm, "warm", "not warm")
 			moves++
 		}
