@@ -165,14 +165,7 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		}
 		return err
 	}
-	waiting, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("the fence is not in effect after %v", c.Wait))
-	defer cancel()
-	findings, err := to.await(waiting, set, declarations)
-	if err == nil {
-		err = c.judge(findings)
-	}
-	err = errors.Join(c.print(out, append(to.unreachable, findings...)), err)
-	if err == nil || c.Keep || ctx.Err() != nil {
+	if err = c.awaitEffect(ctx, to, set, declarations, out); err == nil || c.Keep || ctx.Err() != nil {
 		return err
 	}
 	changes, failed := c.undo(ctx, to, before)
@@ -181,6 +174,17 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		return errors.Join(err, fmt.Errorf("the fence is still installed, because the installation was not undone: %w", failed))
 	}
 	return fmt.Errorf("%w. The installation was undone; use --keep to keep a fence that does not pass", err)
+}
+
+// awaitEffect waits until every API server enforces the fence, and prints the findings.
+func (c Config) awaitEffect(ctx context.Context, to *connection, set fence.Set, declarations []fence.Declaration, out io.Writer) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("the fence is not in effect after %v", c.Wait))
+	defer cancel()
+	findings, err := to.await(waiting, set, declarations)
+	if err == nil {
+		err = c.judge(findings)
+	}
+	return errors.Join(c.print(out, append(to.unreachable, findings...)), err)
 }
 
 func printChanges(out io.Writer, changes []Change) {
