@@ -112,8 +112,9 @@ func (c Config) displaced(s State, v sighting) Claim {
 // displacedActsUntil returns until when the holder that v displaced may act. Zero: it does not act.
 func (c Config) displacedActsUntil(s *State, v sighting) Instant {
 	next := v.Snapshot
-	if next.Former() == c.Self && next.Record.Transitions > s.Snap.Record.Transitions && !(next.Held() && next.Record.Transitions == after(s.Snap.Record.Transitions)) {
-		// It missed a whole term. An incumbent leader would have replaced the own marker, so the record of a settling holder or of
+	missedTerm := next.Record.Transitions > s.Snap.Record.Transitions && !(next.Held() && next.Record.Transitions == after(s.Snap.Record.Transitions))
+	if missedTerm && next.Former() == c.Self {
+		// An incumbent leader would have replaced the own marker, so the record of a settling holder or of
 		// another elector was emptied or overwritten.
 		return v.at.After(c.Lease).After(c.PeerGrace)
 	}
@@ -133,7 +134,7 @@ func (c Config) displacedActsUntil(s *State, v sighting) Instant {
 		until = 0 // the new leader has waited for it
 	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a recreated lock, so its previous run functions have ended
-	case !acquired || !v.next:
+	case !acquired || !v.next || missedTerm && !next.Nominated():
 		// Another elector acquires a lock without waiting for its leader.
 		until = missed
 	case next.Record.Holder == c.Self && s.Own.wrote(next):

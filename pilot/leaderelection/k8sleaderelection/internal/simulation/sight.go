@@ -108,7 +108,8 @@ func (p *process) stamped(r core.Record) bool {
 func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	for _, s := range p.sights {
 		wait := p.cfg.Lease
-		if s.term.p == nil && s.term.id != "" && s.term.id != p.id && !s.term.namesake {
+		forged := s.term.q == nil && s.marked // a user invented the holder, and its marker: docs/safety.md
+		if s.term.p == nil && s.term.id != "" && s.term.id != p.id && !s.term.namesake && !forged {
 			wait += p.cfg.PeerGrace
 		}
 		if left := now.Until(s.at.After(wait)); left > 0 {
