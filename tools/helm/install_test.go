@@ -24,9 +24,10 @@ import (
 func TestChart_AcceptedByAPIServer(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "istio-system"}}
-	if _, err := p.kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"istio-system", "istio-ingress"} {
+		if _, err := p.kube.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var all strings.Builder
 	seen := map[string]bool{} // most documents repeat
