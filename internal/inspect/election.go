@@ -322,6 +322,22 @@ func Of(l Lock) Election {
 		e.Since = time.Time{} // the term begins with the first write of the nominee
 	}
 	e = e.judge(l)
+	e.setOrders(snap)
+	if snap.Acting() && marker.Uncoordinated {
+		e.Uncoordinated = leaderelection.NoCoordinator
+	}
+	if e.Strategy != "" {
+		e = e.pods()
+	}
+	if e.State == Unreadable {
+		e.Problems = []string{oneLine(s.Unreadable.Error()) + "; candidates replace it after a lease duration"}
+	}
+	e.finalizers = l.finalizers
+	return e
+}
+
+// setOrders sets the request and the hold.
+func (e *Election) setOrders(snap record.Snapshot) {
 	if snap.Addressed() {
 		r := snap.Annotations.Request.Bounded()
 		for _, text := range []*string{&r.Identity, &r.Key, &r.Holder, &r.Reason, &r.Requester, &r.Note, &r.Refused} {
@@ -336,17 +352,6 @@ func Of(l Lock) Election {
 		}
 		e.Hold = &h
 	}
-	if snap.Acting() && marker.Uncoordinated {
-		e.Uncoordinated = leaderelection.NoCoordinator
-	}
-	if e.Strategy != "" {
-		e = e.pods()
-	}
-	if e.State == Unreadable {
-		e.Problems = []string{oneLine(s.Unreadable.Error()) + "; candidates replace it after a lease duration"}
-	}
-	e.finalizers = l.finalizers
-	return e
 }
 
 func (e *Election) setHolder(identity, key string) {

@@ -77,19 +77,7 @@ func judge(e inspect.Election) (status, []note) {
 		if len(f.Elections) == 0 || f.Check == "leaders" && own != "" {
 			continue
 		}
-		// The age of a renewal differs between elections with the same cause. The row shows it.
-		state := string(e.State)
-		if s == unknown {
-			state = "the lease may have expired"
-		}
-		text := strings.Replace(f.Cause, e.StateText(), state, 1)
-		if f.Effect != "" && s != noLeader && s != unknown {
-			text = "the election " + f.Effect + ": " + text
-		}
-		if f.Advice != "" {
-			text += ". " + f.Advice
-		}
-		add(note{text, f.Command})
+		add(note{textOf(f, e, s), f.Command})
 		if s == leading {
 			s = warning
 			if f.Severity == diagnosis.Problem {
@@ -98,6 +86,23 @@ func judge(e inspect.Election) (status, []note) {
 		}
 	}
 	return s, notes
+}
+
+// textOf returns the text of a finding about an election of the state s.
+func textOf(f diagnosis.Finding, e inspect.Election, s status) string {
+	// The age of a renewal differs between elections with the same cause. The row shows it.
+	state := string(e.State)
+	if s == unknown {
+		state = "the lease may have expired"
+	}
+	text := strings.Replace(f.Cause, e.StateText(), state, 1)
+	if f.Effect != "" && s != noLeader && s != unknown {
+		text = "the election " + f.Effect + ": " + text
+	}
+	if f.Advice != "" {
+		text += ". " + f.Advice
+	}
+	return text
 }
 
 // statusOf returns the state, as far as it does not depend on the diagnosis.

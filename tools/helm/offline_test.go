@@ -20,7 +20,7 @@ witness: {sidecar: true}
 fence: {others: [istio-system/istiod]}
 `
 
-// A chart has the same objects each time, with and without a cluster, and whatever the cluster contains. Tools such as Argo CD render without one.
+// A chart has the same objects each time, without a cluster and with any cluster. Tools such as Argo CD render without one.
 func TestRender_WithoutCluster(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -144,11 +144,8 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if len(to.unreachable) > 0 {
-		// Old policies must not be removed before each API server has the new ones.
-		if err := c.judge(to.unreachable); err != nil {
-			return fmt.Errorf("nothing was changed: %w", err)
-		}
+	if err := c.judgeUnreachable(to); err != nil {
+		return err
 	}
 	if err := c.precheck(ctx, to, declarations, out); err != nil {
 		return err
@@ -174,6 +171,18 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		return errors.Join(err, fmt.Errorf("the fence is still installed, because the installation was not undone: %w", failed))
 	}
 	return fmt.Errorf("%w. The installation was undone; use --keep to keep a fence that does not pass", err)
+}
+
+// judgeUnreachable returns an error if an API server cannot be reached that has to be: old policies must not be removed before
+// each API server has the new ones.
+func (c Config) judgeUnreachable(to *connection) error {
+	if len(to.unreachable) == 0 {
+		return nil
+	}
+	if err := c.judge(to.unreachable); err != nil {
+		return fmt.Errorf("nothing was changed: %w", err)
+	}
+	return nil
 }
 
 // awaitEffect waits until every API server enforces the fence, and prints the findings.

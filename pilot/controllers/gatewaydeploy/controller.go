@@ -267,7 +267,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	var problems []*Problem
 	var rejected []*Problem // reported by failing
 	var errs []error
-	noAccount := false // Pods must not run as an account that another owner created meanwhile
+	noAccount := false // Pods must not run as an account that another owner created after it was read
 	for _, step := range plan.Steps {
 		problems = append(problems, step.Problem)
 		if step.Action == Leave || noAccount && step.Kind == Deployment {

@@ -90,7 +90,7 @@ func TestFair_Bound(t *testing.T) {
 	}
 }
 
-// Keys that do not end occupy at most half of the workers. Those that end are followed by the next keys of the namespace.
+// Keys that do not end occupy at most half of the workers. Keys that end are followed by the next keys of the namespace.
 func TestController_NamespaceHasHalfOfWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, others atomic.Int32

@@ -138,7 +138,7 @@ func (w *world) anyFollower() bool {
 		if p.lostRaces > 1 {
 			continue // it waits for its turn
 		}
-		// A candidate that would have to settle waits for one RetryPeriod. It settles at most for its own lease and PeerGrace, whatever
+		// A candidate that would have to settle waits for one RetryPeriod. It settles at most for its own lease and PeerGrace, for any
 		// lease an earlier record had.
 		now := p.now().Mono
 		wait := now.Until(p.s.Earlier.ActUntil())

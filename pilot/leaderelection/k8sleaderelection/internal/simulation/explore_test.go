@@ -81,7 +81,7 @@ func together(faults int) [][]string {
 	return sets
 }
 
-// TestExplore_EqualFutures shows that states with equal fingerprints have equal futures, so that the first one stands for all of
+// TestExplore_EqualFutures shows that states with equal fingerprints have equal futures, so that the first one represents all of
 // them.
 func TestExplore_EqualFutures(t *testing.T) {
 	for _, w := range small {

@@ -453,7 +453,7 @@ func (f *fingerprinter) time(t, now int64) {
 	f.number(uint64(t))
 }
 
-// stamp adds a time in a record. Those that are over are compared for equality only.
+// stamp adds a time in a record. Times that are over are compared for equality only.
 func (f *fingerprinter) stamp(t, now int64) {
 	if 0 < t && t < now {
 		f.stamps = append(f.stamps, len(f.words))
@@ -463,7 +463,7 @@ func (f *fingerprinter) stamp(t, now int64) {
 	f.time(t, now)
 }
 
-// nameStamps replaces equal times by the same number, and those that equal no other one by 1.
+// nameStamps replaces equal times by the same number, and times without an equal by 1.
 func (f *fingerprinter) nameStamps() {
 	for i, at := range f.stamps {
 		t := f.words[at]
