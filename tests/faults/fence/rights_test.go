@@ -104,6 +104,10 @@ func TestRights_Table(t *testing.T) {
 		{"leader", leader},
 		{"operator", as("op", "operator-account", owned.Operator)},
 		{"coordinator", as("co2", "coordinator", all)},
+		{"user with Gateways and ConfigMaps", as("u", "user", []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+			{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gateways"}, Verbs: []string{"*"}},
+		})},
 		{"administrator", s.cluster.Admin()},
 	}
 	s.put(content{holder: "a2", transitions: 3})
