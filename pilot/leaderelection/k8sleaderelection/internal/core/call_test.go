@@ -42,7 +42,7 @@ func TestDecideFlight(t *testing.T) {
 	overdue := stopped(ours(seenAt(3, lock("mine")), Draining))
 	overdue.Drain.Overdue = true
 	acquiring := seenAt(0, lock("free"))
-	acquiring.Own = acquiring.Own.sent(lock("mine").Record.Renewed, ClockReading{})
+	acquiring.Own = acquiring.Own.sent(lock("mine").Record, ClockReading{})
 	for name, x := range map[string]struct {
 		s    State
 		want float64

@@ -34,7 +34,7 @@ func TestObserve_FormerMarker(t *testing.T) {
 	// A marker next to an own record was recorded when the record was sent. An equal stamp of a peer does not
 	// make its record an own one.
 	s := follower(c, lock("free"), "stable")
-	s.Own.Stamps[0] = 7e6
+	s.Own = wroteLast(s.Own, lock("mine").Record)
 	if got := c.observe(&s, later(1, lock("mine, other's marker", newer))); got.Earlier.Former != 0 {
 		t.Errorf("own write: waits until %v", testNow.Mono.Until(got.Earlier.Former))
 	}
@@ -114,13 +114,13 @@ func TestObserve_Displaced(t *testing.T) {
 		"seventh time":              {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 5 }, theirs(), 22 * 16, 5, true},
 		"following":                 {lock("mine"), Following, nil, theirs(), 2, 1, false},
 		"by an equal before":        {lock("mine"), Leading, func(s *State) { s.Displaced.ByEqual = true }, theirs(lower), 2, 1, true},
-		"record of another process": {lock("mine"), Leading, func(s *State) { s.Own.Stamps, s.Own.Acked = [4]Stamp{}, 0 }, theirs(), 0, 0, false},
+		"record of another process": {lock("mine"), Leading, func(s *State) { s.Own.Writes, s.Own.Acked = [4]Write{}, Write{} }, theirs(), 0, 0, false},
 		"record of another holder":  {lock("lower"), Leading, nil, theirs(to("c", 4), marked("c", 4)), 0, 0, false},
 		"deleted":                   {lock("mine", deleted), Settling, nil, theirs(), 0, 0, false},
 		"released":                  {lock("mine"), Leading, nil, theirs(released, func(s *Snapshot) { s.Annotations = Annotations{} }), 0, 0, false},
 	} {
 		s := seenAt(0, x.lock)
-		s.Phase, s.Own.Stamps[0] = x.phase, 7e6
+		s.Phase, s.Own = x.phase, wroteLast(s.Own, lock("mine").Record)
 		if x.change != nil {
 			x.change(&s)
 		}
@@ -173,7 +173,8 @@ func TestEndedWell(t *testing.T) {
 // The lock was seen at testNow. PeerGrace is 5 s.
 func TestMayActUntil(t *testing.T) {
 	c := testConfig()
-	wrote, twin := func(s *State) { s.Own.Stamps[0] = 7e6 }, func(s *State) { s.Own.Stamps[0], s.Own.Duplicate = 7e6, true }
+	wrote := func(s *State) { s.Own = wroteLast(s.Own, s.Snap.Record) }
+	twin := func(s *State) { wrote(s); s.Own.Duplicate = true }
 	long := func(s *Snapshot) { s.Record.Lease = 40 * time.Second }
 	for name, x := range map[string]struct {
 		lock   Snapshot

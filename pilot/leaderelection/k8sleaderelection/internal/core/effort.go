@@ -44,6 +44,9 @@ func (c Config) replied(s State, in Input) State {
 		return s // it was seen stored
 	}
 	if in.Result != OK {
+		if in.Result == Conflict && (call.Op == Acquire || call.Op == Renew) {
+			s.Own = s.Own.rejected(call.Record)
+		}
 		s = c.failed(s, call, in)
 		if call.Sent.Mono < s.Since.Record {
 			s = c.withoutPauses(s) // it was nominated during the call

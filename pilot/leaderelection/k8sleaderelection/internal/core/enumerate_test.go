@@ -54,7 +54,7 @@ var domain = []struct {
 	{2, func(s *State, n int) { s.Own.Duplicate = n == 1 }},
 	{2, func(s *State, n int) { // own term, or a term that was replaced
 		if n == 1 {
-			s.Own.Stamps[0] = s.Snap.Record.Renewed
+			s.Own = wroteLast(s.Own, s.Snap.Record)
 			s.Term = Term{LockUID: s.Snap.UID, Transitions: s.Snap.Record.Transitions, Token: 15}
 		}
 	}},

@@ -179,7 +179,8 @@ func follower(c Config, snap Snapshot, revision string) State {
 func ours(s State, phase Phase) State {
 	r := s.Snap.Record
 	s.Phase, s.Marked, s.Why = phase, true, Acquired
-	s.Term, s.Own.Stamps[0] = Term{LockUID: s.Snap.UID, Transitions: r.Transitions, Token: 15}, r.Renewed
+	s.Term = Term{LockUID: s.Snap.UID, Transitions: r.Transitions, Token: 15}
+	s.Own = wroteLast(s.Own, r)
 	s.Own.Renewed, s.Validity = testNow.Mono, testNow.Plus(10*time.Second)
 	s.BeganAt = testNow.Mono
 	s.Drain.Until = seconds(30)
@@ -187,6 +188,12 @@ func ours(s State, phase Phase) State {
 		s.Drain.Until = seconds(10)
 	}
 	return s
+}
+
+// wroteLast makes the record the last own write.
+func wroteLast(o Own, r Record) Own {
+	o.Writes[0] = writeOf(r)
+	return o
 }
 
 // nowStamp is the stamp of a write at testNow.

@@ -28,11 +28,46 @@ func TestObserve_Duplicate(t *testing.T) {
 		s := seenAt(0, x.before)
 		s.Own.Duplicate = x.twin
 		if x.wrote {
-			s.Own.Stamps[0] = x.next.Record.Renewed
+			s.Own = wroteLast(s.Own, x.next.Record)
 		}
 		if got := c.observe(&s, later(1, x.next)).Own.Duplicate; got != x.want {
 			t.Errorf("%s: duplicate %v", name, got)
 		}
+	}
+}
+
+// A rejected write does not count as sent, unless an earlier attempt may have been stored.
+func TestOwn_Rejected(t *testing.T) {
+	first, second := lock("mine").Record, lock("mine", renewed).Record
+	var empty Own
+	if got := empty.sent(first, testNow).rejected(first); got != empty {
+		t.Errorf("one write: %+v", got)
+	}
+	both := empty.sent(first, testNow).sent(second, testNow)
+	both.Acked = writeOf(second)
+	want := Own{Writes: [4]Write{writeOf(first)}, Unseen: 1}
+	if got := both.rejected(second); got != want {
+		t.Errorf("second write: %+v", got)
+	}
+	if got := both.rejected(first); got != both {
+		t.Errorf("earlier write: %+v", got)
+	}
+	again := both.sent(second, testNow)
+	if got := again.rejected(second); got != again {
+		t.Errorf("sent again: %+v", got)
+	}
+}
+
+// If all writes are rejected with a conflict in an unchanged version, each has a stamp.
+func TestOwnStamp_AllRejected(t *testing.T) {
+	c := testConfig()
+	s := seenAt(0, lock("free"))
+	for range 2 * len(s.Own.Writes) {
+		r := Record{Renewed: c.ownStamp(&s, testNow.Wall), Transitions: 4}
+		if r.Renewed != nowStamp {
+			t.Fatalf("stamp %d after %+v", r.Renewed, s.Own)
+		}
+		s.Own = s.Own.sent(r, ClockReading{}).rejected(r)
 	}
 }
 
@@ -56,7 +91,7 @@ func TestConfigNextStamp(t *testing.T) {
 		"free, restored":          {own: 4 * s, want: 5 * s},
 		"free, restored, a Lease": {own: 4 * s, resolution: 1, want: 4*s + 1},
 	} {
-		state := State{Own: Own{Stamps: [4]Stamp{now + x.own}}, Sight: Sight{Snap: Snapshot{
+		state := State{Own: Own{Writes: [4]Write{{Renewed: now + x.own}}}, Sight: Sight{Snap: Snapshot{
 			Exists: true, Content: record.Readable, Annotations: x.notes,
 			Record: Record{Holder: x.holder, Renewed: now + 2*s, Acquired: now + 2*s, Transitions: 3},
 		}}}

@@ -178,10 +178,10 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 		s.Handover = c.requestSent(s.Handover, now.Mono)
 	case Acquire:
 		s.Alone = c.Uncoordinated(&s, now.Mono)
-		s.Own = s.Own.sent(a.Record.Renewed, ClockReading{})
+		s.Own = s.Own.sent(a.Record, ClockReading{})
 		s.Claim = c.claimed(s, now.Mono)
 	case Renew:
-		s.Own = s.Own.sent(a.Record.Renewed, now)
+		s.Own = s.Own.sent(a.Record, now)
 	case Release, HandOver:
 		// No stamp: another process of this identity can write a record with the same stamp.
 		s.Drain.Sent = true

@@ -96,7 +96,7 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 // it was sent.
 func (c Config) seenStored(s State) State {
 	sent := s.Own.SentAt
-	if sent.Mono <= s.Own.Renewed || s.Snap.Record.Renewed != s.Own.Stamps[0] || !c.ownsTerm(&s) || s.Drain.Lost != NotLost {
+	if sent.Mono <= s.Own.Renewed || s.Snap.Record.Renewed != s.Own.Writes[0].Renewed || !c.ownsTerm(&s) || s.Drain.Lost != NotLost {
 		return s
 	}
 	s.Effort.Writes = Effort{}

@@ -67,9 +67,9 @@ func TestStop_WhileFollowing(t *testing.T) {
 		"earlier holder has ended": {"mine", func(_ *Config, s *State) { s.Earlier.Until = testNow.Mono }, Releasing},
 	} {
 		config, s := c, seenAt(0, lock(x.lock))
-		s.Stopping, s.Own.Stamps[0] = true, 7e6
-		if x.lock == "equal" {
-			s.Own.Stamps[0] = 0
+		s.Stopping = true
+		if x.lock == "mine" {
+			s.Own = wroteLast(s.Own, s.Snap.Record)
 		}
 		x.change(&config, &s)
 		s = config.advanceFollowing(s, testNow)
@@ -194,13 +194,13 @@ func TestSeenStored(t *testing.T) {
 	sent := func(at ClockReading) State {
 		s := ours(seenAt(2, lock("mine")), Leading)
 		s.Marked = false
-		s.Own = s.Own.sent(stored.Record.Renewed, at)
+		s.Own = s.Own.sent(stored.Record, at)
 		return s
 	}
 	lost := sent(moment(2e9))
 	lost.Phase, lost.Drain.Lost, lost.Validity = Draining, ValidityLost, Validity{}
 	again := sent(moment(2e9))
-	again.Own = again.Own.sent(stored.Record.Renewed, moment(3e9)) // the last stamp is used again
+	again.Own = again.Own.sent(stored.Record, moment(3e9)) // the last stamp is used again
 	for name, x := range map[string]struct {
 		s    State
 		snap Snapshot

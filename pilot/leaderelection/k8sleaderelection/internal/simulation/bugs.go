@@ -128,7 +128,7 @@ var termBugs = []Bug{
 	})},
 	{"renewal-repeats-stamp", "pauses", Validity, afterIf(func(x *decision) bool { return x.a.Op == core.Renew }, func(x *decision) {
 		x.a.Record.Renewed = core.Stamp(x.in.Now.Wall/int64(time.Second)) * 1e6
-		x.s.Flight.Record, x.s.Own.Stamps[0] = x.a.Record, x.a.Record.Renewed
+		x.s.Flight.Record, x.s.Own.Writes[0].Renewed = x.a.Record, x.a.Record.Renewed
 	})},
 	{"own-name-without-marker", "chaos", OneAtATime, before(func(x *decision) {
 		for _, snap := range []*core.Snapshot{&x.s.Snap, &x.in.Snap} {
@@ -317,10 +317,11 @@ var effortBugs = []Bug{
 		x.s.Effort.Writes.Next = x.in.Now.Mono.After(x.in.RetryAfter)
 		x.a.Wake = max(x.a.Wake, x.s.Effort.Writes.Next)
 	})},
-	{"forgets-stored-stamp", "refused", StepDown, around(func(x *decision) { x.s.Own.Acked, x.s.Own.Unseen = 0, 0 }, func(x *decision) {
+	{"forgets-stored-stamp", "refused", StepDown, around(func(x *decision) { x.s.Own.Acked, x.s.Own.Unseen = core.Write{}, 0 }, func(x *decision) {
 		if own := &x.s.Own; x.a.Op == core.Renew || x.a.Op == core.Acquire {
-			own.Stamps = [4]core.Stamp{own.Stamps[0] + 1e6, own.Stamps[0], own.Stamps[1], own.Stamps[2]}
-			x.a.Record.Renewed, x.s.Flight.Record.Renewed = own.Stamps[0], own.Stamps[0]
+			own.Writes = [4]core.Write{own.Writes[0], own.Writes[0], own.Writes[1], own.Writes[2]}
+			own.Writes[0].Renewed += 1e6
+			x.a.Record.Renewed, x.s.Flight.Record.Renewed = own.Writes[0].Renewed, own.Writes[0].Renewed
 		}
 	})},
 	{"renewal-needs-read", "one-sided", StepDown, beforeIf(func(x *decision) bool { return x.s.Known.Outdated() }, func(x *decision) { x.s.Effort.Writes.Conflicts = max(x.s.Effort.Writes.Conflicts, 1) })},

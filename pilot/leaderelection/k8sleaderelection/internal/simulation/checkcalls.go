@@ -23,8 +23,8 @@ func (c *checks) send(p *process, call *call) {
 	if call.op != core.Read && (call.base.Exists != p.base.snap.Exists || call.base.Exists && call.base.Version != p.base.snap.Version) && call.base.Version != unguardedVersion {
 		w.violate(OwnLockOnly, "%v decided on %s but knows %s", p, shown(call.base), shown(p.base.snap))
 	}
-	if (call.op == core.Acquire || call.op == core.Renew) && call.record.Renewed != p.wrote[0] {
-		p.wrote = [4]core.Stamp{call.record.Renewed, p.wrote[0], p.wrote[1], p.wrote[2]}
+	if (call.op == core.Acquire || call.op == core.Renew) && writeOf(call.record) != p.wrote[0] {
+		p.wrote = [4]core.Write{writeOf(call.record), p.wrote[0], p.wrote[1], p.wrote[2]}
 	}
 	call.foreign = p.base.foreign
 	p.sentCalls++

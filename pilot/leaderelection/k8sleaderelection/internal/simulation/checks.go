@@ -62,6 +62,11 @@ func (c *checks) start(p *process) {
 			w.violate(OneAtATime, "%v starts while %v may act: run functions %v, gate for %v", p, q, q.alive, q.n.clocks.left(q.gate, w.now))
 		}
 	}
+	for _, q := range w.procs {
+		if q != p && q.id == p.id && q.work && !q.ended && q.watches() && p.watches() {
+			w.violate(OneAtATime, "%v starts while %v of the same name acts", p, q)
+		}
+	}
 	if s, left := p.mustWait(p.now().Mono); left > 0 {
 		w.violate(Settling, "%v starts %v before the lease of %q with token %d expires by its clock", p, left, s.term.id, s.term.token)
 	}
@@ -73,6 +78,11 @@ func (c *checks) start(p *process) {
 	p.acting, p.stopAsked = p.acked, false
 	p.lastGate = p.gate
 	c.orderly++
+}
+
+// watches reports whether the watch of p works without late events, and its calls are answered.
+func (p *process) watches() bool {
+	return p.n.attends() && !p.n.trouble() && p.lag == 0 && p.lateUntil < p.w.now && p.troubledAt.add(2*p.cfg.Retry) < p.w.now
 }
 
 // token checks the fencing token of a starting term.
@@ -203,7 +213,7 @@ func (p *process) acknowledged(call *call) {
 	}
 	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
 	if call.op == core.Acquire || call.op == core.Renew {
-		p.newestStamp = call.record.Renewed
+		p.newestWrite = writeOf(call.record)
 	}
 }
 

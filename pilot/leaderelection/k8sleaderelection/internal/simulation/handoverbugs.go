@@ -103,6 +103,11 @@ var handoverBugs = []Bug{
 	{"unfit-steps-down", "operator", StepDown, beforeIf(func(x *decision) bool { return x.in.Kind == core.Fitness && x.in.Unfit && x.s.Phase == core.Leading }, func(x *decision) {
 		x.s.Drain.StepDown = true
 	})},
+	{"acts-beside-own-name", "duplicates", OneAtATime, before(func(x *decision) {
+		if x.s.Phase == core.Settling {
+			x.s.Earlier.SettleAt = 0
+		}
+	})},
 	{"duplicate-reclaims", "duplicates", NoFlapping, afterIf(func(x *decision) bool {
 		return x.s.Own.Duplicate && x.s.Phase == core.Following && x.a.Op == core.NoOp && x.s.Flight.Op == core.NoOp
 	}, func(x *decision) {
@@ -139,7 +144,8 @@ func leadOnNomination(x *decision) {
 		return
 	}
 	x.s.Flight = core.Call{Op: core.Acquire, Sent: x.in.Now, Learned: x.s.Learned, Record: x.in.Snap.Record, Marker: true}
-	x.s.Own.Stamps[0], x.in.Snap.Annotations.Nominated = x.in.Snap.Record.Renewed, core.Nomination{}
+	x.s.Own.Writes[0] = writeOf(x.in.Snap.Record)
+	x.in.Snap.Annotations.Nominated = core.Nomination{}
 	x.s.Earlier.SettleAt = core.Never // the previous leader has drained
 	x.in.Kind, x.in.Result = core.Replied, core.OK
 }

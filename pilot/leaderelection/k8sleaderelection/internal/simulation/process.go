@@ -51,10 +51,11 @@ type process struct {
 	anyAck      bool
 	pausedAt    Time // last true time at which it was paused, or -1
 	troubledAt  Time // last fault that kept it from renewing
+	lateUntil   Time // arrival of the last event that needs longer than a RetryPeriod
 	stopAsked   bool // a stop or a failed run function explains the end of its term
 	seen        witness
-	newestStamp core.Stamp    // of its newest acknowledged write
-	wrote       [4]core.Stamp // stamps of its latest writes
+	newestWrite core.Write    // its newest acknowledged write
+	wrote       [4]core.Write // its latest writes
 	newest      view
 	fresh       bool   // the last view was the newest
 	reached     uint64 // events below this version are old

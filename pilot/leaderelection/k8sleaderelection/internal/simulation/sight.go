@@ -53,7 +53,7 @@ func (p *process) sees(v view, maybeOld bool) {
 		return
 	}
 	if p.harmless(v) {
-		// A live process of its name may have used a stamp of p. From then on p takes its record for an own one.
+		// A live process of its name may have written an equal record. From then on p takes its record for an own one.
 		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term == v.term })
 		return
 	}
@@ -98,10 +98,13 @@ func (p *process) harmless(v view) bool {
 	return v.term.p == p || v.term.id == p.id && (v.term.marked || v.term.namesake || p.stamped(v.snap.Record))
 }
 
-// stamped reports whether the record has a stamp of an own write. Two processes of one name may use the same
-// stamp.
+// stamped reports whether the record has term and stamp of an own write. Two processes of one name may write equal records.
 func (p *process) stamped(r core.Record) bool {
-	return slices.Contains(p.wrote[:], r.Renewed) || r.Renewed != 0 && r.Renewed == p.newestStamp
+	return slices.Contains(p.wrote[:], writeOf(r)) || r.Renewed != 0 && writeOf(r) == p.newestWrite
+}
+
+func writeOf(r core.Record) core.Write {
+	return core.Write{Renewed: r.Renewed, Transitions: r.Transitions}
 }
 
 // mustWait returns a term that the process has seen and whose holder may still act.

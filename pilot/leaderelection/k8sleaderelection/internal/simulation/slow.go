@@ -210,7 +210,7 @@ var slowBugs = []Bug{
 	{"second-conflict-counts", "slow-dead", SlowNotDead, before(func(x *decision) {
 		if x.in.Kind == core.Replied && x.in.Result == core.Conflict && x.s.Flight.Op == core.Renew {
 			own := &x.s.Own
-			own.Stamps = [4]core.Stamp{own.Stamps[1], own.Stamps[2], own.Stamps[3]}
+			own.Writes = [4]core.Write{own.Writes[1], own.Writes[2], own.Writes[3]}
 		}
 	})},
 }

@@ -64,6 +64,9 @@ func (p *process) show(v *view, watch int) {
 		late += p.lag
 	}
 	late += w.delay(w.slow.watch)
+	if late > p.cfg.Retry {
+		p.lateUntil = max(p.lateUntil, w.now.add(late))
+	}
 	w.after(late, func() {
 		if p.watch != watch {
 			return

@@ -43,7 +43,7 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 	t.forged = sameRecord && (t.forged || marked || old.Annotations.Nominated.Identity != s.Annotations.Nominated.Identity)
 	mine := old.Exists && old.Record.Holder == p.id && s.Exists && s.Record.Holder == p.id && old.UID == s.UID
 	t.duplicate = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.duplicate || mine && old.Sum != s.Sum)
-	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
+	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && writeOf(old.Record) == p.newestWrite
 	if held && s.Exists && s.Content == record.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Annotations.Nominated.Identity == "" {
 		t.ousted, t.oustedAt, t.oustedKey = true, now, ""
 		if was != core.Following {
