@@ -132,7 +132,7 @@ var states = []state{
 	},
 	{
 		name: "all replicas at 0",
-		list: "free", doctor: "leader: free; candidates: none Start the pods", explain: "free: the last holder released it", page: none, alert: noLeader,
+		list: "free", doctor: "have no leader: free; candidates: unknown", explain: "free: the last holder released it", page: none, alert: noLeader,
 		breaks: func(p *plane) {
 			leader := p.leader()
 			harness.Until(p.t, "the leader continues", func() bool { return p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGCONT) == nil })
@@ -148,6 +148,8 @@ func TestStates(t *testing.T) {
 	if p.prometheus != nil {
 		p.prometheus.upgrade(p)
 		p.prometheus.deletions(p)
+		p.shows("lock deleted repeatedly", "doctor", "the lock was deleted under a leader", p.electionctl("doctor"))
+		p.do("kubectl -n istio-system delete events --all") // instead of the 10 minutes after which they do not count
 		p.shows("lock deleted repeatedly, repaired", "doctor", healthy, p.electionctl("doctor"))
 	}
 	for _, s := range states {
