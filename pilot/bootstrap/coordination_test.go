@@ -155,7 +155,7 @@ func TestMemberLease(t *testing.T) {
 		all := list()
 		return len(all) == 1 && len(all[0].Elections) == 1 && all[0].Elections[0] == want
 	})
-	if m := list()[0]; m.Identity != "a" || m.Key() != "a-revision" || m.Version != ReadBuild().Version || m.PodUID != config.PodUID || m.Witness != "sidecar" || m.Late(time.Now(), time.Minute) {
+	if m := list()[0]; m.Identity != "a" || m.Key() != "a-revision" || m.Version != ReadBuild().Version || m.PodUID != config.PodUID || m.Witness != "unreachable" || m.Late(time.Now(), time.Minute) {
 		t.Errorf("the member is %+v", m)
 	}
 	close(c.cold)

@@ -74,7 +74,7 @@ func TestTags_ReportConflict(t *testing.T) {
 		if log.Count("several revisions claim a tag", "used=\"stable (MutatingWebhookConfiguration a)\"") != 1 {
 			t.Errorf("log:\n%s", log.String())
 		}
-		if len(events) != 1 || !strings.HasPrefix(events[0], "b tag-conflict.u.") || !strings.Contains(events[0], "kubectl delete mutatingwebhookconfiguration b") {
+		if len(events) != 1 || !strings.HasPrefix(events[0], "b tag-conflict.u.") || !strings.Contains(events[0], "kubectl label mutatingwebhookconfiguration b istio.io/tag-") {
 			t.Errorf("Events: %q", events)
 		}
 		if change(nil, time.Minute); log.Count("only one revision claims the tag now") != 1 {
