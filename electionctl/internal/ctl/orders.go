@@ -73,7 +73,7 @@ func (p *Program) transfer() *cobra.Command {
 	var hold time.Duration
 	o := &order{flag: "hold"}
 	o.describe = func(e inspect.Election) string {
-		return fmt.Sprintf("%s will stop its work and hand the lock to %s; for %v no higher-ranked candidate can take it back", e.Holder, to, hold)
+		return fmt.Sprintf("%s will stop its work and hand the lock to %s; for %v no higher-ranked candidate can acquire it", e.Holder, to, hold)
 	}
 	o.check = func(ctx context.Context, c *clients, e inspect.Election, s *seen) (err error) {
 		key, err = c.destination(ctx, e, s, to, revision)
@@ -86,7 +86,7 @@ func (p *Program) transfer() *cobra.Command {
 	cmd := p.order("transfer ELECTION --to POD", "Hand an election over to a candidate", "The leader stops its work and hands the lock to the candidate. The command returns when the candidate leads.", o)
 	cmd.Flags().StringVar(&to, "to", "", "pod of the candidate")
 	cmd.Flags().StringVar(&revision, "revision", "", "revision of a candidate without a pod and without a member Lease")
-	cmd.Flags().DurationVar(&hold, "hold", 10*time.Minute, "how long no higher-ranked candidate can take the lock back")
+	cmd.Flags().DurationVar(&hold, "hold", 10*time.Minute, "how long no higher-ranked candidate can acquire the lock")
 	_ = cmd.MarkFlagRequired("to")
 	_ = cmd.RegisterFlagCompletionFunc("to", p.completeCandidates)
 	return cmd
