@@ -173,7 +173,7 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 	return fmt.Errorf("%w. The installation was undone; use --keep to keep a fence that does not pass", err)
 }
 
-// judgeUnreachable returns an error if an API server cannot be reached that has to be: old policies must not be removed before
+// judgeUnreachable returns an error if unreachable API servers prevent the installation: old policies must not be removed before
 // each API server has the new ones.
 func (c Config) judgeUnreachable(to *connection) error {
 	if len(to.unreachable) == 0 {

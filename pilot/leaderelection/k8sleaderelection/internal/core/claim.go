@@ -346,7 +346,7 @@ func (c Config) acquireTime(s *State) (Instant, Reason) {
 	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.acceptsRequests(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
 		at := max(s.Displaced.NotBefore, s.holdEnds(), s.Since.Record, s.Since.Default)
 		if l := s.Leader; l.Holder == snap.Record.Holder && after(l.Transitions) == snap.Record.Transitions {
-			at = max(at, s.Since.Former.After(2*c.Retry)) // restarted: its marker follows after a RetryPeriod, unless it is a peer now
+			at = max(at, s.Since.Former.After(2*c.Retry)) // after a restart, its marker follows after a RetryPeriod
 		}
 		return at, Preempted
 	}
