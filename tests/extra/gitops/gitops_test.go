@@ -12,12 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/argoproj/argo-cd/gitops-engine/pkg/cache"
-	"github.com/argoproj/argo-cd/gitops-engine/pkg/engine"
-	"github.com/argoproj/argo-cd/gitops-engine/pkg/sync"
-	"github.com/argoproj/argo-cd/gitops-engine/pkg/sync/common"
 	enginekube "github.com/argoproj/argo-cd/gitops-engine/pkg/utils/kube"
-	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,9 +27,8 @@ import (
 )
 
 const (
-	home    = "istio-system"
-	tracker = "argocd.argoproj.io/tracking-id"
-	marker  = "incumbent.dev/leader"
+	home   = "istio-system"
+	marker = "incumbent.dev/leader"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{Module: "."}) }
@@ -42,19 +36,18 @@ func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{Module: "."}) }
 // plane is a control plane that an application installs.
 type plane struct {
 	*cluster.Cluster
-	t      *testing.T
-	kube   kube.Client
-	engine engine.GitOpsEngine
+	t    *testing.T
+	kube kube.Client
 	// objects are those of the application.
 	objects []*unstructured.Unstructured
+	// apply applies objects with a tool, which prunes others, and returns what failed.
+	apply func(ctx context.Context, objects []*unstructured.Unstructured) (failed []string, _ error)
 }
 
-// tracked is what the cache of the engine stores about an object.
-type tracked struct{ by string }
-
+// start prepares a cluster for an application. No tool has applied it.
 func start(t *testing.T) *plane {
 	t.Helper()
-	p := &plane{Cluster: cluster.Shared(t), t: t}
+	p := &plane{Cluster: cluster.Own(t, cluster.Options{Module: "."}), t: t}
 	p.kube = p.Client(t)
 	p.must(p.LoadGatewayAPI(t.Context()))
 	_, err := p.kube.Kube().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{})
@@ -83,16 +76,7 @@ func start(t *testing.T) *plane {
 			p.must(unstructured.SetNestedSlice(o.Object, containers, "spec", "template", "spec", "containers"))
 			unstructured.RemoveNestedField(o.Object, "spec", "template", "spec", "volumes")
 		}
-		p.track(o)
 	}
-	objects := cache.NewClusterCache(p.Admin(), cache.SetLogr(logr.Discard()), cache.SetPopulateResourceInfoHandler(func(o *unstructured.Unstructured, _ bool) (any, bool) {
-		by := o.GetAnnotations()[tracker]
-		return tracked{by}, by != ""
-	}))
-	p.engine = engine.NewEngine(p.Admin(), objects, engine.WithLogr(logr.Discard()))
-	stop, err := p.engine.Run()
-	p.must(err)
-	t.Cleanup(stop)
 	return p
 }
 
@@ -103,20 +87,8 @@ func (p *plane) must(err error) {
 	}
 }
 
-// track marks an object as a part of the application.
-func (p *plane) track(o *unstructured.Unstructured) {
-	annotations := o.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[tracker] = trackerOf(enginekube.GetResourceKey(o))
-	o.SetAnnotations(annotations)
-}
-
-func trackerOf(key enginekube.ResourceKey) string { return "plane:" + key.String() }
-
-// sync synchronizes the application with pruning, and returns the objects that failed.
-func (p *plane) sync(objects []*unstructured.Unstructured, options ...sync.SyncOpt) (failed []string) {
+// sync applies objects, and returns what failed.
+func (p *plane) sync(objects []*unstructured.Unstructured) (failed []string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
 	defer cancel()
@@ -124,23 +96,15 @@ func (p *plane) sync(objects []*unstructured.Unstructured, options ...sync.SyncO
 	for _, o := range objects {
 		copies = append(copies, o.DeepCopy())
 	}
-	managed := func(r *cache.Resource) bool {
-		return r.Info.(tracked).by == trackerOf(r.ResourceKey())
-	}
-	results, err := p.engine.Sync(ctx, copies, managed, "1", home, append(options, sync.WithPrune(true), sync.WithLogr(logr.Discard()))...)
+	failed, err := p.apply(ctx, copies)
 	p.must(err)
-	for _, r := range results {
-		if r.Status == common.ResultCodeSyncFailed || r.HookPhase == common.OperationFailed || r.HookPhase == common.OperationError {
-			failed = append(failed, r.ResourceKey.Kind+" "+r.ResourceKey.Name+": "+r.Message)
-		}
-	}
 	return failed
 }
 
 // mustSync fails the test if an object fails.
-func (p *plane) mustSync(objects []*unstructured.Unstructured, options ...sync.SyncOpt) {
+func (p *plane) mustSync(objects []*unstructured.Unstructured) {
 	p.t.Helper()
-	if failed := p.sync(objects, options...); len(failed) > 0 {
+	if failed := p.sync(objects); len(failed) > 0 {
 		p.t.Fatalf("the sync failed: %q", failed)
 	}
 }
@@ -159,21 +123,19 @@ func (p *plane) with(kind string, change func(o *unstructured.Unstructured)) (ob
 
 // lock is the state of a lock that no deployment tool may change: the object and the term.
 type lock struct {
-	uid  types.UID
-	term string
+	uid    types.UID
+	term   string
+	marked bool // for deletion
 }
 
-// read returns the locks. A lock that is missing or marked for deletion is an error.
+// read returns the locks. A missing lock is an error.
 func (p *plane) read() (map[string]lock, error) {
 	found := map[string]lock{}
 	var errs []error
 	put := func(o metav1.Object, err error) {
-		if err == nil && o.GetDeletionTimestamp() != nil {
-			err = fmt.Errorf("lock %s is marked for deletion", o.GetName())
-		}
 		errs = append(errs, err)
 		holder := strings.Fields(o.GetAnnotations()[marker]) // v1, holder, number of the term, states
-		found[o.GetName()] = lock{o.GetUID(), strings.Join(holder[:min(len(holder), 3)], " ")}
+		found[o.GetName()] = lock{o.GetUID(), strings.Join(holder[:min(len(holder), 3)], " "), o.GetDeletionTimestamp() != nil}
 	}
 	for _, name := range []string{"istio-namespace-controller-election", "istio-leader"} {
 		o, err := p.kube.Kube().CoreV1().ConfigMaps(home).Get(p.t.Context(), name, metav1.GetOptions{})

@@ -19,38 +19,57 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// No step of an application changes a lock or ends a term, and each later sync works. The steps have the names of docs/upgrade.md.
+// step is a step of an application that changes no lock. The steps have the names of docs/upgrade.md.
+type step struct {
+	name string
+	do   func()
+}
+
+// No step of an application changes a lock or ends a term, and each later sync works.
 func TestApplication(t *testing.T) {
 	p := start(t)
-	p.mustSync(p.objects)
-	p.awaitReady(1)
-	p.kubectl("", "scale", "deployment/pilot-stable", "--replicas=2")
-	p.awaitReady(2)
-	terms := p.awaitLeaders()
-	for _, step := range []struct {
-		name string
-		do   func()
-	}{
+	a := newArgo(p)
+	p.apply = func(ctx context.Context, objects []*unstructured.Unstructured) ([]string, error) {
+		return a.apply(ctx, objects)
+	}
+	terms := p.installed()
+	p.steps(terms, []step{
 		{"sync without a change", func() { p.mustSync(p.objects) }},
 		{"kubectl scale", p.scaled},
 		{"failing sync", p.failing},
 		{"next sync", func() { p.mustSync(p.objects) }},
 		{"prune", p.pruned},
-		{"Replace=true", p.replaced},
+		{"Replace=true", func() { p.replaced(a) }},
 		{"self-heal of the default revision", p.healed},
 		{"first sync after a chart with the Lease as a hook", p.oldHook},
 		{"kubectl apply --prune", p.kubectlPrune},
-	} {
+	})
+	p.marked(terms)
+	p.unmarked(terms)
+	p.transferred(p.locks())
+	p.recreated()
+	p.restored()
+}
+
+// installed applies the application, and returns the locks of its leaders.
+func (p *plane) installed() map[string]lock {
+	p.mustSync(p.objects)
+	p.awaitReady(1)
+	p.kubectl("", "scale", "deployment/pilot-stable", "--replicas=2")
+	p.awaitReady(2)
+	return p.awaitLeaders()
+}
+
+// steps runs steps, and fails the test if a lock changes.
+func (p *plane) steps(terms map[string]lock, all []step) {
+	for _, step := range all {
 		began := time.Now()
 		step.do()
 		if now := p.locks(); !maps.Equal(now, terms) {
-			t.Fatalf("%s: the locks are %v, were %v", step.name, now, terms)
+			p.t.Fatalf("%s: the locks are %v, were %v", step.name, now, terms)
 		}
-		t.Logf("%5.1f s  %s", time.Since(began).Seconds(), step.name)
+		p.t.Logf("%5.1f s  %s", time.Since(began).Seconds(), step.name)
 	}
-	p.transferred(terms)
-	p.recreated()
-	p.restored()
 }
 
 // scaled: the number of replicas is not in the application, so self-heal keeps it.
@@ -67,8 +86,7 @@ func (p *plane) failing() {
 	bad := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "bad", "namespace": home}, "data": map[string]any{"a b": "c"},
 	}}
-	p.track(bad)
-	if failed := p.sync(append(slices.Clone(p.objects), bad)); len(failed) != 1 || !strings.Contains(failed[0], "ConfigMap bad") {
+	if failed := p.sync(append(slices.Clone(p.objects), bad)); len(failed) != 1 || !strings.Contains(failed[0], "a b") {
 		p.t.Fatalf("failed objects: %q", failed)
 	}
 }
@@ -90,30 +108,41 @@ func (p *plane) pruned() {
 }
 
 // replaced: kubectl replace resets fields that the application does not have, so it has the number of replicas.
-func (p *plane) replaced() {
+func (p *plane) replaced(a argo) {
 	p.kubectl("", "annotate", "deployment/pilot-stable", "example.com/only=here")
-	p.mustSync(p.with("Deployment", func(o *unstructured.Unstructured) {
+	failed, err := a.apply(p.t.Context(), p.with("Deployment", func(o *unstructured.Unstructured) {
 		p.must(unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas"))
 	}), sync.WithReplace(true))
-	if d := p.deployment(); *d.Spec.Replicas != 3 || d.Annotations["example.com/only"] != "" {
-		p.t.Errorf("after Replace=true %d replicas, annotations %v", *d.Spec.Replicas, d.Annotations)
+	p.must(err)
+	if d := p.deployment(); *d.Spec.Replicas != 3 || d.Annotations["example.com/only"] != "" || len(failed) > 0 {
+		p.t.Errorf("after Replace=true %d replicas, annotations %v, failed: %q", *d.Spec.Replicas, d.Annotations, failed)
 	}
 }
 
 // healed: self-heal sets the label that electionctl default set has changed. No candidate has the revision canary.
 func (p *plane) healed() {
-	hooks := p.kube.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	const name = "istio-revision-tag-default"
-	label := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","metadata":{"name":"` + name + `","labels":{"istio.io/rev":"canary"}}}`
-	force := true
-	_, err := hooks.Patch(p.t.Context(), name, types.ApplyPatchType, []byte(label), metav1.PatchOptions{FieldManager: "helm", Force: &force})
-	p.must(err)
+	p.setDefault("canary")
 	harness.Until(p.t, "self-heal", func() bool {
 		p.mustSync(p.objects)
-		hook, err := hooks.Get(p.t.Context(), name, metav1.GetOptions{})
-		return err == nil && hook.Labels["istio.io/rev"] == "stable"
+		return p.defaultRevision() == "stable"
 	})
 }
+
+// setDefault writes the default revision as electionctl default set does.
+func (p *plane) setDefault(revision string) {
+	label := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"MutatingWebhookConfiguration","metadata":{"name":"` + defaultTag + `","labels":{"istio.io/rev":"` + revision + `"}}}`
+	force := true
+	_, err := p.kube.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Patch(p.t.Context(), defaultTag, types.ApplyPatchType, []byte(label), metav1.PatchOptions{FieldManager: "helm", Force: &force})
+	p.must(err)
+}
+
+func (p *plane) defaultRevision() string {
+	hook, err := p.kube.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Get(p.t.Context(), defaultTag, metav1.GetOptions{})
+	p.must(err)
+	return hook.Labels["istio.io/rev"]
+}
+
+const defaultTag = "istio-revision-tag-default"
 
 // oldHook: earlier charts had the Lease as a hook, so it has their annotations.
 func (p *plane) oldHook() {
@@ -123,6 +152,46 @@ func (p *plane) oldHook() {
 	p.mustSync(p.objects)
 	p.failing()
 	p.mustSync(p.objects)
+}
+
+// marked: Argo CD has deleted the Lease that an earlier chart had as a hook, and its finalizer keeps the object. The leader leads on.
+func (p *plane) marked(before map[string]lock) {
+	p.finalizers(`["argocd.argoproj.io/hook-finalizer"]`)
+	p.kubectl("", "delete", "--wait=false", "lease/"+deploymentLock)
+	renewed := func() time.Time {
+		lease, err := p.kube.Kube().CoordinationV1().Leases(home).Get(p.t.Context(), deploymentLock, metav1.GetOptions{})
+		p.must(err)
+		return lease.Spec.RenewTime.Time
+	}
+	last := renewed()
+	harness.Until(p.t, "a renewal", func() bool { return renewed().After(last) })
+	p.mustSync(p.objects)
+	now := p.locks()
+	if l := now[deploymentLock]; !l.marked || l.uid != before[deploymentLock].uid || l.term != before[deploymentLock].term {
+		p.t.Errorf("the marked lock is %v, was %v", l, before[deploymentLock])
+	}
+}
+
+// unmarked: the command of electionctl doctor ends the deletion. The lock is deleted, and a new one has a leader.
+func (p *plane) unmarked(before map[string]lock) {
+	p.finalizers("null")
+	var now map[string]lock
+	harness.Until(p.t, "a new lock", func() bool {
+		now = p.awaitLeaders()
+		return now[deploymentLock].uid != before[deploymentLock].uid
+	})
+	for name, l := range now {
+		if name != deploymentLock && l != before[name] {
+			p.t.Errorf("lock %s is %v, was %v", name, l, before[name])
+		}
+	}
+	p.mustSync(p.objects)
+}
+
+func (p *plane) finalizers(list string) {
+	patch := []byte(`{"metadata":{"finalizers":` + list + `}}`)
+	_, err := p.kube.Kube().CoordinationV1().Leases(home).Patch(p.t.Context(), deploymentLock, types.MergePatchType, patch, metav1.PatchOptions{})
+	p.must(err)
 }
 
 // kubectlPrune applies all objects except one with kubectl, which prunes it.
