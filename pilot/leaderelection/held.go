@@ -3,18 +3,15 @@ package leaderelection
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"go.uber.org/atomic"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // held is an election with a held predecessor. The outer elector campaigns for the predecessor's lock. Its run function lets the
@@ -28,7 +25,6 @@ type held struct {
 	election     *LeaderElection
 	outer, inner *k8sleaderelection.LeaderElector
 	gate         heldGate
-	lock         k8sresourcelock.Lock // of the election
 	check        func(context.Context) error
 	unfit        atomic.Error // result of check
 	// unproven is true until a dry run has shown that the API server accepts this process as holder of the lock of the election.
@@ -41,7 +37,7 @@ type held struct {
 
 // hold returns the two electors of an election with a held predecessor. inner is the configuration without it.
 func (l *LeaderElection) hold(client kubernetes.Interface, inner k8sleaderelection.LeaderElectionConfig) (*held, error) {
-	h := &held{election: l, check: inner.FitnessCheck, lock: k8sresourcelock.SendTwice(inner.Lock.(k8sresourcelock.Lock)), ended: make(chan struct{})}
+	h := &held{election: l, check: inner.FitnessCheck, ended: make(chan struct{})}
 	h.gate.gate = l.gate
 	h.unproven.Store(true)
 	outer := inner
@@ -141,7 +137,7 @@ func (h *held) await(ctx context.Context, met func() bool) {
 // its term until its validity ends.
 func (h *held) rejected() error {
 	if s := h.inner.Status(); s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
-		return fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected)
+		return fmt.Errorf("acquire lock %s/%s: %s", h.election.cfg.Namespace, h.election.cfg.lockName(), s.Rejected)
 	}
 	return nil
 }
@@ -166,8 +162,11 @@ func (h *held) work(ctx context.Context) error {
 // fit is the fitness check of the outer elector. A process that must not write the new lock does not campaign for the old one.
 func (h *held) fit(ctx context.Context) error {
 	if h.unproven.Load() {
-		if err := h.prove(); err != nil {
-			return fmt.Errorf("dry run of an acquisition: %w. Grant get, create, update and watch on the lock.", err)
+		// A slow API server needs longer than one fitness check.
+		ctx, cancel := context.WithTimeout(h.running, h.election.cfg.RenewDeadline)
+		defer cancel()
+		if err := h.inner.ProveAcquire(ctx); err != nil {
+			return fmt.Errorf("%w. Grant get, create, update and watch on the lock.", err)
 		}
 		h.unproven.Store(false)
 	}
@@ -177,25 +176,6 @@ func (h *held) fit(ctx context.Context) error {
 	err := h.check(ctx)
 	h.unfit.Store(err)
 	return err
-}
-
-// prove makes a dry run of an acquisition of the new lock. A slow API server needs longer than one fitness check.
-func (h *held) prove() error {
-	ctx, cancel := context.WithTimeout(h.running, h.election.cfg.RenewDeadline)
-	defer cancel()
-	base, err := h.lock.Read(ctx)
-	if err != nil {
-		return err
-	}
-	cfg, now := h.election.cfg, metav1.Now().Rfc3339Copy()
-	record := k8sresourcelock.LeaderElectionRecord{
-		HolderIdentity: cfg.holder(), HolderKey: cfg.key(), LeaseDurationSeconds: int(cfg.LeaseDuration / time.Second),
-		AcquireTime: now, RenewTime: now, LeaderTransitions: base.Record.LeaderTransitions + 1,
-	}
-	if err := h.lock.DryRun(ctx, base, record, base.Annotations); err != nil && !errors.Is(err, k8sresourcelock.ErrConflict) {
-		return err
-	}
-	return nil
 }
 
 // status returns the status of both electors together.

@@ -67,9 +67,9 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 		err  error
 	)
 	if dryRun {
-		err = l.dryRunAcquire(ctx, base)
+		err = l.le.dryRunAcquire(ctx, base)
 	}
-	if err == nil {
+	if !k8sresourcelock.IsRefused(err) { // another result of the dry run proves nothing
 		snap, err = l.request(ctx, a, base)
 	}
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
@@ -91,16 +91,25 @@ func (e barredError) Error() string { return "dry run of an acquisition: " + e.e
 
 func (e barredError) Unwrap() error { return e.err }
 
-// dryRunAcquire returns an error if the API server would reject an acquisition of the lock by this candidate. Other errors are ignored.
-func (l *loop) dryRunAcquire(ctx context.Context, base k8sresourcelock.Snapshot) error {
-	record := base.Record
+// ProveAcquire returns an error if the lock cannot be read, or if the API server would reject an acquisition by this candidate.
+func (le *LeaderElector) ProveAcquire(ctx context.Context) error {
+	base, err := le.lock.Read(ctx)
+	if err != nil {
+		return barredError{err}
+	}
+	if err := le.dryRunAcquire(ctx, base); err != nil && !k8sresourcelock.IsConflict(err) {
+		return err
+	}
+	return nil
+}
+
+func (le *LeaderElector) dryRunAcquire(ctx context.Context, base k8sresourcelock.Snapshot) error {
 	now := metav1.Now().Rfc3339Copy()
-	record.HolderIdentity = l.core.Self
-	record.HolderKey = l.core.Key
-	record.AcquireTime = now
-	record.RenewTime = now
-	record.LeaderTransitions++
-	if err := l.le.lock.DryRun(ctx, base, record, base.Annotations); k8sresourcelock.IsRefused(err) {
+	err := le.lock.DryRun(ctx, base, k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: le.core.Self, HolderKey: le.core.Key, LeaseDurationSeconds: int(le.core.Lease / time.Second),
+		AcquireTime: now, RenewTime: now, LeaderTransitions: base.Record.LeaderTransitions + 1,
+	}, base.Annotations)
+	if err != nil {
 		return barredError{err}
 	}
 	return nil

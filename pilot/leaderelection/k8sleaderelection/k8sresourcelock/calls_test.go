@@ -64,7 +64,7 @@ func TestCall_Limit(t *testing.T) {
 			close(ends[name])
 		}
 		synctest.Wait()
-		if n := len(shared.calls.running); n != 0 {
+		if n := len(shared.running); n != 0 {
 			t.Errorf("%d calls count as running", n)
 		}
 		new(Shared).Call(t.Context(), time.Minute, func(func()) { note("unlimited") }, nil)

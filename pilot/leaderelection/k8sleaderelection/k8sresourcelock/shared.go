@@ -35,9 +35,8 @@ type Shared struct {
 	// MaxConcurrentCalls limits the calls that run at the same time. 0 means no limit.
 	MaxConcurrentCalls int
 
-	calls calls
-
 	mu         sync.Mutex // guards what follows, shared watches included
+	running    chan struct{}
 	namespaces map[string]*watchers
 }
 
