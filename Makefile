@@ -120,7 +120,7 @@ image: ## Build an OCI image of static binaries for PLATFORMS into bin/image (VE
 	cd tools && go run ./release image -root .. -out ../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"
 release: ## Write the files of a release into dist, from a commit: make release VERSION=0.1.0 (a quarter of an hour)
 	cd tools && go run ./release -root .. -out ../dist -version "$(VERSION)"
-page-images: ## Update the pictures of the elections page in docs/images, with Chromium
+page-images: $(BUILD_TOOLS) ## Update the pictures of the elections page in docs/images, with Chromium
 	cd tests/extra && go test -count=1 -run TestPictures ./page -pictures $(CURDIR)/docs/images
 tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into bin (takes minutes the first time)
 	@bash tools/build.sh

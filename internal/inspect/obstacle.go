@@ -44,6 +44,9 @@ func (e Election) obstacles() (all []Obstacle) {
 			Annotation: record.HoldAnnotation, Remove: fmt.Sprintf("electionctl -n %s resume %s", e.Namespace, e.Name),
 			Effect: fmt.Sprintf("%s by %s: for %s no candidate can acquire the lock by rank", h.Reason, cmp.Or(h.Requester, "?"), Seconds(h.Seconds)),
 		})
+		if h.Note != "" {
+			all[0].Effect += " (reason: " + h.Note + ")"
+		}
 	}
 	switch r := e.Request; {
 	case r == nil:

@@ -67,13 +67,15 @@ func judge(e inspect.Election) (status, []note) {
 	if own != "" {
 		add(note{own, explain})
 	}
+	in := diagnosis.Input{Elections: []inspect.Election{e}, Members: map[string]bool{e.Namespace: e.Candidates != nil}}
+	findings := diagnosis.Findings(in)
 	for _, c := range e.Candidates {
-		if s != noLeader && c.Readiness() == inspect.Refused {
+		reports := func(f diagnosis.Finding) bool { return strings.Contains(f.Cause, c.Refused) }
+		if s != noLeader && c.Readiness() == inspect.Refused && !slices.ContainsFunc(findings, reports) {
 			add(note{"the API server rejects a candidate as holder: " + c.Refused, explain})
 		}
 	}
-	in := diagnosis.Input{Elections: []inspect.Election{e}, Members: map[string]bool{e.Namespace: e.Candidates != nil}}
-	for _, f := range diagnosis.Findings(in) {
+	for _, f := range findings {
 		if len(f.Elections) == 0 || f.Check == "leaders" && own != "" {
 			continue
 		}

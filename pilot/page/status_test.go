@@ -45,6 +45,9 @@ func states() map[string]inspect.Election {
 		"candidate refused": of(inspect.Leads, func(e *inspect.Election) {
 			e.Candidates = []inspect.Candidate{{Identity: "b", Warm: true, Fit: true}, {Identity: "c", Refused: "no permission"}, {Identity: "d", Warm: true, Fit: true}}
 		}),
+		"only candidate refused": of(inspect.Leads, func(e *inspect.Election) {
+			e.Candidates = []inspect.Candidate{{Identity: "b", Warm: true, Fit: true}, {Identity: "c", Warm: true, Fit: true, Refused: `admission webhook "x" denied the request`}}
+		}),
 		"candidate rejected": of(inspect.Free, func(e *inspect.Election) {
 			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true, Fit: true, Refused: `admission webhook "x" denied the request`}}
 		}),
@@ -63,20 +66,21 @@ func TestStatus(t *testing.T) {
 		"unreadable": "no leader bad: unreadable", "expired": "no leader bad: expired",
 		"may be expired": "unknown bad: the lease may have expired", "unread": "unknown bad: this process cannot read the lock",
 		"nominated": "no leader bad: the nominated holder has not acquired the lock", "holder waits": "no leader bad: the holder does not act",
-		"settling":              "no leader bad: the holder waits until an earlier leader can no longer act",
-		"validity ended":        "no leader bad: the holder does not act",
-		"outage":                "unknown bad: requests of this process for the lock fail: connection refused",
-		"forbidden":             `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
-		"unfit candidate":       "no leader bad: free; candidates: c (unfit) → kubectl -n istio-system logs c",
-		"rejected":              "rejected warn: the API server rejects this process",
-		"problem":               "problem bad: two locks",
-		"hold":                  "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
-		"alone":                 "warning warn: the election has no candidate that can replace the leader: other candidates: none. Run at least two replicas.",
-		"candidate refused":     "rejected warn: the API server rejects a candidate as holder: no permission",
-		"candidate rejected":    `no leader bad: the API server rejects c as holder: admission webhook "x" denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
-		"two markers":           "problem bad: incumbent.dev/leader: a led in an earlier term, was overwritten by another elector, and may be active until its lease ends → kubectl -n istio-system annotate lease/e incumbent.dev/leader-",
-		"refused":               "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
-		"hold without a leader": "no leader bad: free; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
+		"settling":               "no leader bad: the holder waits until an earlier leader can no longer act",
+		"validity ended":         "no leader bad: the holder does not act",
+		"outage":                 "unknown bad: requests of this process for the lock fail: connection refused",
+		"forbidden":              `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
+		"unfit candidate":        "no leader bad: free; candidates: c (unfit) → kubectl -n istio-system logs c",
+		"rejected":               "rejected warn: the API server rejects this process",
+		"problem":                "problem bad: two locks",
+		"hold":                   "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
+		"alone":                  "warning warn: the election has no candidate that can replace the leader: other candidates: none. Run at least two replicas.",
+		"candidate refused":      "rejected warn: the API server rejects a candidate as holder: no permission",
+		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: the API server rejects c as holder: admission webhook "x" denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"candidate rejected":     `no leader bad: the API server rejects c as holder: admission webhook "x" denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"two markers":            "problem bad: incumbent.dev/leader: a led in an earlier term, was overwritten by another elector, and may be active until its lease ends → kubectl -n istio-system annotate lease/e incumbent.dev/leader-",
+		"refused":                "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
+		"hold without a leader":  "no leader bad: free; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
 	}
 	if len(states()) != len(want) {
 		t.Errorf("%d states, %d wanted", len(states()), len(want))

@@ -180,6 +180,9 @@ func (f *frame) row(i int, e inspect.Election, q query, span span) row {
 	r.Age = r.age()
 	d := f.state.Default
 	r.Led = r.Status != noLeader && r.Status != unknown
+	if r.Status == unknown && r.Guard.Class == "good" {
+		r.Guard.Class, r.Guard.Fence = "", "was in effect"
+	}
 	r.OffDefault = r.Led && r.Ranked && d.Synced && d.Revision != "" && r.Revision != d.Revision
 	if p := e.Process; p.Leading && p.Validity > 0 {
 		r.Validity = &validity{

@@ -51,8 +51,8 @@ func TestEvents_Loss(t *testing.T) {
 		if advance(renew); a.Live() || a.IsLeader() {
 			t.Error("a leads after the end of its validity")
 		}
-		if a.Status().Failed == "" {
-			t.Error("the status of a has no failure")
+		if failed := a.Status().Failed; failed != "no response from the API server" {
+			t.Errorf("the status of a has the failure %q", failed)
 		}
 		advance(lease - renew)
 		a.disconnect(false)

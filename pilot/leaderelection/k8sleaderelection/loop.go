@@ -246,7 +246,9 @@ func (l *loop) noteFailure(ev *event) {
 		if u := new(url.Error); errors.As(err, &u) {
 			err = u.Err
 		}
-		l.failed = brief(err)
+		if l.failed = brief(err); errors.Is(err, context.DeadlineExceeded) {
+			l.failed = "no response from the API server"
+		}
 	}
 }
 

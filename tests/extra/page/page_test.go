@@ -103,8 +103,12 @@ func keyboard(t *testing.T, b context.Context) {
 		t.Error("the focused element has no outline")
 	}
 	ask[bool](t, tab, `(`+row+`.querySelector("summary").focus(), true)`)
+	const followers = row + `.nextElementSibling.getBoundingClientRect().height`
+	if ask[float64](t, tab, followers) > 0 {
+		t.Error("the followers are not hidden")
+	}
 	press(t, tab, kb.Enter)
-	until(t, tab, "Enter opens the followers", row+`.querySelector("details").open`)
+	until(t, tab, "Enter opens the followers", row+`.querySelector("details").open && `+followers+` > 10`)
 	c.move(0)
 	until(t, tab, "the page shows canary", led("pilot-canary"))
 	if !ask[bool](t, tab, `document.activeElement === `+row+`.querySelector("summary") && `+row+`.querySelector("details").open`) {
@@ -191,6 +195,9 @@ func fitsLongNames(t *testing.T, b context.Context) {
 		}
 		if cut := ask[[]string](t, tab, `[...document.querySelectorAll("td, tbody th, td > *, tbody th > *, dd, dd > *, nav a, .lane, .events li, .events span")].filter(e => { const r = e.getBoundingClientRect(); return r.right > innerWidth + 1 || e.matches("td, th, dd") && r.width && r.width < 60; }).map(e => e.textContent.trim())`); len(cut) > 0 {
 			t.Errorf("at a width of %d, elements are cut off or crushed: %q", width, cut)
+		}
+		if narrow := ask[[]string](t, tab, `[...document.querySelectorAll(".followers li")].filter(e => e.getBoundingClientRect().width < Math.min(600, innerWidth - 60)).map(e => e.textContent)`); len(narrow) > 0 {
+			t.Errorf("at a width of %d, followers are crushed or hidden: %q", width, narrow)
 		}
 		if high := ask[float64](t, tab, `Math.max(...[...document.querySelectorAll(".tiles > div")].map(e => e.getBoundingClientRect().height))`); high > 130 {
 			t.Errorf("at a width of %d, a tile is %.0f high", width, high)
@@ -288,7 +295,7 @@ func merges(t *testing.T, b context.Context) {
 		for _, e := range c.state().Elections {
 			terms += e.Transitions
 		}
-		until(t, tab, step.name+": the document is up to date", fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d && `, len(c.state().Elections))+
+		until(t, tab, step.name+": the document is up to date", fmt.Sprintf(`document.querySelectorAll("tbody tr.row").length === %d && `, len(c.state().Elections))+
 			fmt.Sprintf(`[...document.querySelectorAll("tbody .number")].reduce((sum, n) => sum + +n.textContent, 0) === %d && `, terms)+
 			`(() => { `+sent+`.then(s => { window.alike = s === `+drawn+`; }); return window.alike === true; })()`)
 		ask[bool](t, tab, `(window.alike = false, true)`)

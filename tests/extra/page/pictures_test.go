@@ -5,17 +5,28 @@ import (
 	"cmp"
 	"flag"
 	"image/png"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/tagging"
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/page"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/servers"
 )
 
 var pictures = flag.String("pictures", "", "folder for the pictures of the documentation")
@@ -31,10 +42,19 @@ func TestPictures(t *testing.T) {
 		{"page-light", "", server(), look{width: 1280, height: 930}},
 		{"page-dark", "", server(), look{width: 1280, height: 930, dark: true}},
 		{"page-phone-dark", "?default=canary", server(), look{width: 390, height: 930, phone: true, dark: true}},
-		{"page-outage", "", outage(), look{width: 1280, height: 800}},
+		{"page-outage", "?range=all", nil, look{width: 1280, height: 800}},
 		{"page-500", "", many(), look{width: 1280, height: 930}},
 	} {
-		tab := open(t, b, p.crowd.present(t)+p.query, p.look)
+		var address string
+		switch {
+		case p.crowd != nil:
+			address = p.crowd.present(t)
+		case *pictures == "":
+			continue // a cluster takes too long for the other tests
+		default:
+			address = outage(t)
+		}
+		tab := open(t, b, address+p.query, p.look)
 		until(t, tab, "the page is live", settled)
 		picture, err := chromedp.Run(tab.ctx, chromedp.CaptureScreenshot())
 		if err != nil {
@@ -88,17 +108,54 @@ func server() *crowd {
 	return c
 }
 
-// outage returns the elections of a server whose API server does not respond.
-func outage() *crowd {
-	c := server()
-	for i := range c.all {
-		e := &c.all[i]
-		c.past[e.Name] = append(c.past[e.Name], page.Change{At: time.Now().Add(-25 * time.Second), Leader: e.Holder, Key: e.Key, Transitions: e.Transitions})
-		e.State = inspect.Unread
-		e.Process.Acting, e.Process.Leading, e.Process.Phase, e.Process.Gate = false, false, "following", "shut"
-		e.Process.Failed = "dial tcp 10.96.0.1:443: connect: connection refused"
+// outage returns the page of a server with two elections after its API server has stopped. Another server follows.
+func outage(t *testing.T) string {
+	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
+	const home = "istio-system"
+	client := c.Client(t).Kube()
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	return c
+	tag := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: tagging.DefaultTagWebhook(home), Labels: map[string]string{"istio.io/rev": "stable", "istio.io/tag": "default"},
+	}}
+	if _, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), tag, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, revision := range []string{"stable", "canary"} {
+		config := bootstrap.Config{
+			Config: leaderelection.Config{
+				Namespace: home, Identity: "pilot-" + revision, Revision: revision,
+				LeaseDuration: 9 * time.Second, RenewDeadline: 6 * time.Second, RetryPeriod: 2 * time.Second,
+			},
+			Address: "127.0.0.1:0", DisableGatewayAPI: true, CABundle: filepath.Join(t.TempDir(), "none"),
+		}
+		if revision == "stable" {
+			config.DebugAddress = address
+		}
+		config.RESTConfig = servers.Identity(t, c, config, config.Identity, "")
+		servers.Run(t, config)
+	}
+	shows := func(text string, times int) func() bool {
+		return func() bool {
+			_, body := harness.Page(t, address, page.Path)
+			return strings.Count(body, text) == times
+		}
+	}
+	harness.Until(t, "stable leads both elections, and canary follows", shows(">1 ready<", 2))
+	if err := c.APIServer().Stop(); err != nil {
+		t.Fatal(err)
+	}
+	harness.Until(t, "the page shows the outage", shows(`<span class="state bad">unknown</span></td>`, 2))
+	return "http://" + address + page.Path
 }
 
 // many returns 500 elections. 71 have no leader, one is on hold, and two are led by another revision.
@@ -106,7 +163,7 @@ func many() *crowd {
 	c := newCrowd(500)
 	for i := range 71 {
 		e := &c.all[i*7]
-		e.Process.Acting, e.Process.Leading = false, false
+		e.Process.Acting, e.Process.Leading, e.Process.Gate = false, false, "shut"
 		if i%3 == 0 {
 			e.State, e.Holder, e.Key, e.Revision = inspect.Free, "", "", ""
 			for i := range e.Candidates {
