@@ -52,9 +52,7 @@ func elected(t *testing.T, change ...func(*leaderelection.Config)) *Manager {
 		f(&config)
 	}
 	m, err := NewManager(c.Admin(), config, options())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return m
 }
 
@@ -191,9 +189,7 @@ func TestManager_StartReportsMistakes(t *testing.T) {
 
 	m = elected(t)
 	m.InTerms(func(context.Context, manager.Manager) error { return nil })
-	if err := m.Add(everywhere(func(context.Context) error { return errors.New("no port") })); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, m.Add(everywhere(func(context.Context) error { return errors.New("no port") })))
 	wants(t, m.Start(t.Context()), "no port")
 }
 
@@ -231,13 +227,9 @@ func TestManager_Gates(t *testing.T) {
 	m := elected(t)
 	namespace := m.Election().Status().Namespace
 	other, err := client.New(m.GetConfig(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	third, err := client.New(testcluster.Shared(t).Admin(), client.Options{HTTPClient: m.GetHTTPClient()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	clients := map[string]client.Client{"GetClient": m.GetClient(), "GetConfig": other, "GetHTTPClient": third}
 	write := func(ctx context.Context, want error) {
 		for name, c := range clients {
@@ -279,9 +271,7 @@ func TestManager_Gates(t *testing.T) {
 func sample(t *testing.T, metric, election, by string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			labels := map[string]string{}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	testcluster "incumbent.dev/incumbent/tests/cluster"
 )
@@ -60,9 +61,7 @@ var managers = map[string]func(ctx context.Context, config *rest.Config, namespa
 func leaderSeries(t *testing.T, election string) map[string]float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	all := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
@@ -84,9 +83,7 @@ func leaderSeries(t *testing.T, election string) map[string]float64 {
 func TestLeaderMetric_AsInControllerRuntime(t *testing.T) {
 	c := testcluster.Shared(t)
 	set, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for name, run := range managers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,9 +99,7 @@ func TestLeaderMetric_AsInControllerRuntime(t *testing.T) {
 						AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
 					}
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 			}
 			exports := func(state string, value float64) {
 				t.Helper()

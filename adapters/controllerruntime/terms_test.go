@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	testcluster "incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -33,9 +34,7 @@ func terms(t *testing.T, m *Manager, n int) {
 					return reconcile.Result{}, nil
 				}))
 		})
-		if err := m.runTerm(ctx); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, m.runTerm(ctx))
 		m.setups = nil
 		if err := m.begin(func() {}); len(m.errs) > 0 {
 			t.Fatal(m.errs, err)
@@ -57,12 +56,8 @@ func TestTerms_ConstantMemory(t *testing.T) {
 	m := elected(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: m.Election().Status().Namespace}}
 	direct, err := client.New(testcluster.Shared(t).Admin(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := direct.Create(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
+	harness.Must(t, direct.Create(t.Context(), secret))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- m.Manager.Start(ctx) }() // the caches, without an election

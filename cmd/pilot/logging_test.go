@@ -10,6 +10,7 @@ import (
 	"istio.io/pkg/log"
 
 	"incumbent.dev/incumbent/internal/istiolog"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
@@ -75,9 +76,7 @@ func TestLogFlags(t *testing.T) {
 			continue
 		}
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		lines := string(text)
 		if !strings.Contains(lines, "at info") || strings.Contains(lines, "at debug") != want.debug || strings.HasPrefix(lines, "{") != want.json {
 			t.Errorf("%s: the log is\n%s", flags, lines)

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/cmd/fencecommand"
 	"incumbent.dev/incumbent/internal/testutil/golden"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
@@ -62,9 +63,7 @@ func TestHelp(t *testing.T) {
 	add(command(programs{}), nil)
 	for _, args := range commands {
 		out, err := pilot(t, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		all.WriteString("$ pilot " + strings.Join(args, " ") + "\n" + out + "\n")
 	}
 	golden.File(t, "testdata/help.txt", all.String())
@@ -110,9 +109,7 @@ func TestInputErrors(t *testing.T) {
 func TestVersionCommand(t *testing.T) {
 	want := bootstrap.ReadBuild()
 	out, err := pilot(t, "version", "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var got bootstrap.Build
 	if err := json.Unmarshal([]byte(out), &got); err != nil || got != want || !strings.Contains(out, "\n  \"revision\": ") {
 		t.Errorf("%v in %s, want %+v", err, out, want)

@@ -51,9 +51,7 @@ func identity(t *testing.T, home, pod string) *rest.Config {
 func kubeconfig(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(path, config, ""); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.WriteKubeconfig(path, config, ""))
 	return path
 }
 
@@ -61,9 +59,7 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 func emptyBundle(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "root-cert.pem")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, nil, 0o600))
 	return "--ca-bundle=" + file
 }
 
@@ -74,9 +70,7 @@ type process struct{ *harness.Process }
 func launch(t *testing.T, name string, env []string, args ...string) *process {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return &process{harness.Start(t, name, append([]string{asProgram + "=1"}, env...), path, args...)}
 }
 
@@ -127,12 +121,8 @@ type lock struct {
 func readLock(t *testing.T, home string) (l lock) {
 	t.Helper()
 	object, err := cluster.Shared(t).Client(t).Kube().CoreV1().ConfigMaps(home).Get(t.Context(), firstElection(), metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(object.Annotations["control-plane.alpha.kubernetes.io/leader"]), &l); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
+	harness.Must(t, json.Unmarshal([]byte(object.Annotations["control-plane.alpha.kubernetes.io/leader"]), &l))
 	l.marker = object.Annotations["incumbent.dev/leader"]
 	return l
 }
@@ -172,13 +162,9 @@ func TestWitness_ReleasesAfterKill(t *testing.T) {
 	p.leads(t)
 	before := readLock(t, home)
 	children, err := harness.Children(p.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, child := range children {
-		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, syscall.Kill(child, syscall.SIGKILL))
 	}
 	if code := p.Exit(t); code != -int(syscall.SIGKILL) {
 		t.Errorf("the parent ended with %d", code)

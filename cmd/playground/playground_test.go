@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,9 +44,7 @@ func TestParse(t *testing.T) {
 // Nothing is started if a program is missing.
 func TestPlay_MissingProgram(t *testing.T) {
 	set, err := parse([]string{"run"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	set.usePrograms("/absent/bin")
 	var out strings.Builder
 	err = play(t.Context(), set, &screen{out: &out})
@@ -124,12 +123,8 @@ func TestScreen(t *testing.T) {
 // A demo whose servers run without elections must fail in the first step. The working directory is outside the repository.
 func TestDemo_WithoutElections(t *testing.T) {
 	set, err := parse([]string{"demo", "--disable-elections"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := set.rollout.Build(t.Context(), filepath.Join("..", ".."), t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
+	harness.Must(t, set.rollout.Build(t.Context(), filepath.Join("..", ".."), t.TempDir()))
 	t.Chdir(t.TempDir())
 	var out strings.Builder
 	err = play(t.Context(), set, &screen{out: &out})

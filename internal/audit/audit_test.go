@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"incumbent.dev/incumbent/internal/testutil/auditlog"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,9 +38,7 @@ func examined(t *testing.T, o Options, logs ...string) Report {
 	t.Helper()
 	log := NewLog()
 	for i, text := range logs {
-		if err := log.Read(fmt.Sprintf("log%d", i+1), strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, log.Read(fmt.Sprintf("log%d", i+1), strings.NewReader(text)))
 	}
 	return Examine(log, o)
 }
@@ -151,9 +150,7 @@ func TestHistory_DeletionDuringWrite(t *testing.T) {
 			s.Play("put " + resource + " shop web {}; wait -2; remove gateways shop web; put gateways shop other {}")
 			l := NewLog()
 			l.Objects = objects
-			if err := l.Read("log", strings.NewReader(s.Lines.String())); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, l.Read("log", strings.NewReader(s.Lines.String())))
 			var order []string
 			for w := range l.History().All() {
 				order = append(order, w.Verb+" "+w.Name)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -30,9 +31,7 @@ func TestPolicy(t *testing.T) {
 	}
 	overlap(t, pods, namespace, "object")
 	text, err := os.ReadFile(c.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	r := examined(t, Options{}, string(text))
 	if len(r.Findings) != 1 || len(r.Incomplete)+r.ByTime > 0 {
 		t.Errorf("incomplete %q; %d writes by time, findings %+v", r.Incomplete, r.ByTime, r.Findings)
@@ -44,9 +43,7 @@ func overlap(t *testing.T, pods map[string]kubernetes.Interface, namespace, obje
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 	}
 	write := func(pod string) {
 		t.Helper()

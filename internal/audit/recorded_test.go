@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // A recorded log, without the fields that are not read. Each library had a flip, a silent partition and a stopped leader (package
@@ -12,13 +14,9 @@ import (
 func TestExamine_Recorded(t *testing.T) {
 	const name = "peers.log.gz"
 	text, err := os.ReadFile("testdata/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	log := NewLog()
-	if err := log.Read(name, bytes.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, log.Read(name, bytes.NewReader(text)))
 	r := Examine(log, Options{})
 	if len(r.Incomplete) > 0 || r.ByTime > 0 {
 		t.Errorf("incomplete %q, %d by time", r.Incomplete, r.ByTime)

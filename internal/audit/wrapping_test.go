@@ -9,24 +9,21 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/internal/testutil/auditlog"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // asJSON returns the JSON of a value.
 func asJSON(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return string(text)
 }
 
 func indented(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := json.Indent(&out, []byte(text), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Indent(&out, []byte(text), "", "  "))
 	return out.String()
 }
 
@@ -34,9 +31,7 @@ func indented(t *testing.T, text string) string {
 func cloud(t *testing.T, line string) string {
 	t.Helper()
 	var e Event
-	if err := json.Unmarshal([]byte(line), &e); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal([]byte(line), &e))
 	address := map[string]string{"stable-1": "10.0.0.1", "canary-1": "10.0.0.2"}[e.Pod()]
 	group, kind := "core", "core"
 	if e.ObjectRef.Resource == "leases" {

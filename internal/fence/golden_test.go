@@ -10,6 +10,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/golden"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestRender_Golden(t *testing.T) {
@@ -50,9 +51,7 @@ func TestRender_Golden(t *testing.T) {
 	for _, p := range append(set.All(), barrier) {
 		for _, object := range []any{p.Policy, p.Binding} {
 			text, err := yaml.Marshal(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			got.WriteString("---\n")
 			got.Write(text)
 		}

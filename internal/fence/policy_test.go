@@ -8,6 +8,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func good() fence.Declaration {
@@ -22,9 +23,7 @@ func good() fence.Declaration {
 func render(t *testing.T, set string, declarations ...fence.Declaration) fence.Set {
 	t.Helper()
 	rendered, err := fence.Render(set, declarations...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return rendered
 }
 

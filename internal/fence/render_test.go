@@ -15,6 +15,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestValidate_Kinds(t *testing.T) {
@@ -70,9 +71,7 @@ func TestProbes_ValidObjects(t *testing.T) {
 	var service corev1.Service
 	var deployment appsv1.Deployment
 	for i, to := range []any{&service, &deployment} {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(probes[i].Object.Object, to); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(probes[i].Object.Object, to))
 	}
 	if spec := service.Spec; spec.Type != corev1.ServiceTypeExternalName || len(validation.IsDNS1123Subdomain(spec.ExternalName)) > 0 {
 		t.Errorf("the Service is %+v", spec)

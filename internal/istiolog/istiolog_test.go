@@ -12,6 +12,8 @@ import (
 	"time"
 
 	istiolog "istio.io/pkg/log"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // configureLog writes Istio's log as JSON to a file. The returned function reads its lines.
@@ -23,20 +25,14 @@ func configureLog(t *testing.T, level istiolog.Level) func() (lines []map[string
 	options.OutputPaths = []string{file}
 	options.JSONEncoding = true
 	options.SetOutputLevel("pilot", level)
-	if err := istiolog.Configure(options); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, istiolog.Configure(options))
 	t.Cleanup(func() { _ = istiolog.Configure(istiolog.DefaultOptions()) })
 	return func() (lines []map[string]any) {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		for text := range strings.Lines(string(text)) {
 			var line map[string]any
-			if err := json.Unmarshal([]byte(text), &line); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, json.Unmarshal([]byte(text), &line))
 			lines = append(lines, line)
 		}
 		return lines

@@ -8,6 +8,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 var renewed = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -33,9 +35,7 @@ func leaseOf(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
 
 func TestParse(t *testing.T) {
 	m, err := Parse(leaseOf(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if m.Identity != "pilot-1" || m.Namespace != "istio-system" || m.Name != "incumbent-member-pilot-1" || m.PodUID != "u" ||
 		m.Revision != "stable" || m.Version != "v1" || m.Key() != "^stable" || m.Duration != 90*time.Second || !m.Renewed.Equal(renewed) {
 		t.Errorf("got %+v", m)

@@ -49,9 +49,7 @@ func publish(t *testing.T, uid types.UID) *published {
 		Client: p.server.Kube(), Namespace: "istio-system", Identity: "pilot-1", PodUID: uid, State: p.says,
 		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- publisher.Run(ctx) }()
@@ -91,9 +89,7 @@ var (
 func text(t *testing.T, body any) string {
 	t.Helper()
 	raw, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return string(raw)
 }
 

@@ -128,9 +128,7 @@ func newCheck(t *testing.T, retry time.Duration, log *slog.Logger, on answer) (*
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: "home", Identity: "pilot-a", ElectionID: lockName, Lock: leaderelection.LockTypeLease, Logger: log,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	events := &recordedEvents{}
 	c := NewLockTypeCheck(Config{Client: client, Events: events, Registry: prometheus.NewRegistry(), Logger: log, RetryPeriod: retry})
 	c.Watch(le)
@@ -140,9 +138,7 @@ func newCheck(t *testing.T, retry time.Duration, log *slog.Logger, on answer) (*
 func heldMetric(t *testing.T, c *LockTypeCheck) float64 {
 	t.Helper()
 	families, err := c.config.Registry.(*prometheus.Registry).Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return families[0].GetMetric()[0].GetGauge().GetValue()
 }
 

@@ -16,6 +16,7 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/access"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -99,9 +100,7 @@ func TestCoordinator_OldestEmulationVersion(t *testing.T) {
 			CandidateConfig: coordination.CandidateConfig{BinaryVersion: "1.2.0", EmulationVersion: emulated, Strategy: coordination.OldestEmulationVersion},
 			Client:          e.admin.Kube(), Namespace: e.home, Lease: "oldest", Pod: name, Logger: slog.New(slog.DiscardHandler),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { _ = candidate.Run(ctx) })
@@ -128,21 +127,15 @@ func TestMemberLease(t *testing.T) {
 	config := e.config(t, "a")
 	config.Revision = "a-revision"
 	pod, err := e.admin.Kube().CoreV1().Pods(e.home).Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	config.PodUID = string(pod.UID)
 	config.WitnessMode, config.WitnessSocket = WitnessSocket, "absent"
 	list := func() (all []members.Member) {
 		leases, err := e.admin.Kube().CoordinationV1().Leases(e.home).List(t.Context(), metav1.ListOptions{LabelSelector: members.Selector})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		for i := range leases.Items {
 			m, err := members.Parse(&leases.Items[i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			all = append(all, m)
 		}
 		return all

@@ -10,15 +10,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // deployedPod returns the Pod of the rendered chart.
 func deployedPod(t *testing.T) corev1.PodSpec {
 	t.Helper()
 	file, err := os.Open(filepath.Join("..", "..", "deploy", "kustomize", "stable", "rendered.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer file.Close()
 	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
 		var deployment appsv1.Deployment

@@ -246,17 +246,13 @@ func TestGate(t *testing.T) {
 // gateways returns a client of the Gateway API. Gateways in the environment's namespace belong to the revision of its name.
 func (e *environment) gateways(t *testing.T) gatewayclient.GatewayV1Interface {
 	t.Helper()
-	if err := e.cluster.LoadGatewayAPI(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, e.cluster.LoadGatewayAPI(t.Context()))
 	label := fmt.Sprintf(`{"metadata":{"labels":{"istio.io/rev":%q}}}`, e.home)
 	if _, err := e.admin.Kube().CoreV1().Namespaces().Patch(t.Context(), e.home, types.MergePatchType, []byte(label), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	client, err := gatewayclient.NewForConfig(e.admin.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return client
 }
 

@@ -59,9 +59,7 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "after")
 				synctest.Wait()
 				list, err := client.Kube().CoreV1().Events("home").List(t.Context(), metav1.ListOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				var messages []string
 				for _, event := range list.Items {
 					messages = append(messages, event.Message)
@@ -87,9 +85,7 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 func TestEventSink_LogsForbiddenOnce(t *testing.T) {
 	var log bytes.Buffer
 	client, err := kube.NewClient(goodConfig().RESTConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	sink := &eventSink{ctx: t.Context(), client: client, trouble: apirequest.NewTrouble(slog.New(slog.NewTextHandler(&log, nil)), nil)}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
 	event := &corev1.Event{Message: "mine"}

@@ -56,9 +56,7 @@ func mustNew(t *testing.T, config Config, rows []election) *Server {
 		rows = config.rows()
 	}
 	s, err := newServer(config, rows)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return s
 }
 
@@ -115,9 +113,7 @@ func (e *environment) breakRecord(t *testing.T) {
 	err := cluster.Edit(t.Context(), e.admin.Kube().CoreV1().ConfigMaps(e.home), lock, func(lock *corev1.ConfigMap) {
 		metav1.SetMetaDataAnnotation(&lock.ObjectMeta, locks.LeaderElectionRecordAnnotationKey, "no record")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 }
 
 // controller is the tests' own job. It runs until its context ends, and longer if held is set.

@@ -147,9 +147,7 @@ func TestHTTPServerStop(t *testing.T) {
 			if h.address() != "" {
 				t.Error("the server listens before listen")
 			}
-			if err := h.listen(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, h.listen())
 			if limit := h.server.ReadHeaderTimeout; limit <= 0 || limit > headerTimeout {
 				t.Errorf("the header may take %v", limit)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"incumbent.dev/incumbent/internal/testutil/golden"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 const (
@@ -35,9 +36,7 @@ var (
 func readFile(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return string(content)
 }
 
@@ -108,9 +107,7 @@ func sources(t *testing.T) string {
 			all.Write(content)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 	}
 	return all.String()
 }
@@ -146,9 +143,7 @@ func TestMonitoringPage_Events(t *testing.T) {
 	var messages, reasons []string
 	for _, found := range lockEvent.FindAllStringSubmatch(code, -1) {
 		text, err := strconv.Unquote(found[1] + found[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		messages = append(messages, formatVerb.ReplaceAllString(text, "…"))
 	}
 	for _, found := range eventReason.FindAllStringSubmatch(code, -1) {

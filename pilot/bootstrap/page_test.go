@@ -35,9 +35,7 @@ func TestElectionsPage(t *testing.T) {
 	e.breakRecord(t)
 	a := start(t, config, c.rows())
 	await(t, "no candidate is warm, and the page reads the lock", func() bool { return strings.Contains(a.shows(t), string(inspect.Unreadable)) })
-	if err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Delete(t.Context(), electionID, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, e.admin.Kube().CoreV1().ConfigMaps(e.home).Delete(t.Context(), electionID, metav1.DeleteOptions{}))
 	close(c.cold)
 	a.leads(t)
 	await(t, "it leads without followers", func() bool {
@@ -46,9 +44,7 @@ func TestElectionsPage(t *testing.T) {
 			strings.Contains(p, `data-label="Followers"><span class="quiet">none</span>`)
 	})
 	stream, err := http.Get("http://" + a.Server.page.http.address() + page.Path + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer stream.Body.Close()
 	frames := bufio.NewReader(stream.Body)
 	if line, err := frames.ReadString('\n'); err != nil || line == "" {
@@ -92,12 +88,8 @@ func TestElectionsPage(t *testing.T) {
 func TestElectionsPage_ListenerFails(t *testing.T) {
 	p := &electionsPage{changed: make(chan struct{}, 1), page: page.New(page.Config{Source: func() page.State { return page.State{} }})}
 	p.http = newHTTPServer("--debug-address", "127.0.0.1:0", p.page.Handler(), (&Config{}).withDefaults().Logger)
-	if err := p.http.listen(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.http.listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, p.http.listen())
+	harness.Must(t, p.http.listener.Close())
 	if err := p.run(context.Background()); err == nil {
 		t.Error("no error")
 	}

@@ -73,9 +73,7 @@ func TestAwaitKinds(t *testing.T) {
 					return apiserver.Fault{Err: fmt.Errorf("unexpected request %s", r.URL.Path)}
 				})
 				s, err := newServer(config, newController().rows())
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				began := time.Now()
 				if err := s.awaitKinds(t.Context(), "x", kinds, config.Logger); err != nil || time.Since(began) != test.took {
 					t.Errorf("the wait took %v: %v", time.Since(began), err)
@@ -96,9 +94,7 @@ func TestAwaitKinds(t *testing.T) {
 		config := goodConfig()
 		config.RESTConfig = answered(none)
 		s, err := newServer(config, newController().rows())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 12*time.Second, errAway)
 		defer cancel()
 		began := time.Now()
@@ -127,22 +123,16 @@ func TestStaleTags_PreventWrites(t *testing.T) {
 		rows++
 		t.Run(row.id, func(t *testing.T) {
 			before, err := client.Gateways(e.home).Get(t.Context(), "gw", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			changed := func() bool {
 				now, err := client.Gateways(e.home).Get(t.Context(), "gw", metav1.GetOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				return now.ResourceVersion != before.ResourceVersion
 			}
 			tags := &fakeTags{current: make(chan struct{})}
 			log := slog.New(slog.DiscardHandler)
 			j, err := row.newJob(e.admin, Config{Config: leaderelection.Config{Namespace: e.home, Revision: e.home}, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- j.Run(ctx) }()

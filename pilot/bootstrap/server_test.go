@@ -24,9 +24,7 @@ func TestServerParts(t *testing.T) {
 	config.Fence = true
 	config.DebugAddress = "127.0.0.1:0"
 	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "remote")
-	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}, ""); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}, ""))
 	var got []string
 	for _, p := range mustNew(t, config, nil).parts() {
 		got = append(got, fmt.Sprint(p.name, " ", p.bound))
@@ -48,9 +46,7 @@ func TestServerParts(t *testing.T) {
 
 func TestServerEnd(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer taken.Close()
 	for name, test := range map[string]struct {
 		address, wrong string
@@ -107,9 +103,7 @@ func TestServerClients(t *testing.T) {
 func TestServerRemoteCluster_IsOwn(t *testing.T) {
 	config := goodConfig()
 	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "own")
-	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, config.RESTConfig, ""); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.WriteKubeconfig(config.RemoteKubeconfig, config.RESTConfig, ""))
 	if _, err := New(config); !errors.Is(err, errOwnCluster) {
 		t.Errorf("the own cluster as the remote cluster: %v", err)
 	}
@@ -127,9 +121,7 @@ func TestFailedController_IsLogged(t *testing.T) {
 // A witness connects to the API server of each lock, in any order.
 func TestWitness_ConnectsToEachCluster(t *testing.T) {
 	config := Config{RESTConfig: &rest.Config{Host: "https://10.0.0.1:6443"}, RemoteKubeconfig: filepath.Join(t.TempDir(), "remote")}
-	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}, ""); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}, ""))
 	connect := config.witnessOptions().Connect
 	for _, name := range []string{"", remoteLabel, ""} {
 		want := map[string]string{"": "https://10.0.0.1:6443", remoteLabel: "https://10.0.0.2:6443"}[name]

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -36,23 +37,17 @@ func TestBusyClient_KeepsTerm(t *testing.T) {
 				LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: retry, Clock: bubbleClock(), Logger: slog.New(slog.DiscardHandler),
 				Callbacks: k8sleaderelection.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) { work(ctx, set) }},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			return elector.Campaign
 		},
 		"named election": func(t *testing.T, config *rest.Config, work work) func(context.Context) error {
 			client, err := kube.NewClient(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			named, err := New(client, Config{
 				Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: "a", Clock: bubbleClock(),
 				LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: retry, Logger: slog.New(slog.DiscardHandler),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			named.AddRunContext(func(ctx context.Context) error {
 				work(ctx, named.Client().Kube())
 				return nil

@@ -17,6 +17,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/environment"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -26,18 +27,14 @@ import (
 func unreachable(t *testing.T) kube.Client {
 	t.Helper()
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return client
 }
 
 // withDefaults keeps the values that are set.
 func TestConfigDefaults(t *testing.T) {
 	l, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	want := Config{
 		Namespace: "istio-system", ElectionID: "new", Identity: l.cfg.Identity, Revision: "default", Lock: LockTypeLease,
 		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond,
@@ -59,15 +56,11 @@ func TestConfigDefaults(t *testing.T) {
 // Without a name, New gives each process its own identity. The constructors as in istiod use the identity that istiod uses.
 func TestConfigIdentity_Default(t *testing.T) {
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	seen := map[string]bool{}
 	for range 2 {
 		l, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if !strings.HasPrefix(l.cfg.Identity, host+"-") || record.ValidateIdentity(l.cfg.Identity) != nil || seen[l.cfg.Identity] {
 			t.Errorf("identity %q", l.cfg.Identity)
 		}
@@ -298,9 +291,7 @@ func TestClient(t *testing.T) {
 	}
 	broken := errors.New("no such transport")
 	l, err = New(undivided{Client: client, err: broken}, Config{Namespace: "istio-system", ElectionID: "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for what, kubeErr := range map[string]error{
 		"typed": l.Client().Kube().CoreV1().RESTClient().Get().AbsPath("/api").Do(t.Context()).Error(),
 		"dynamic": func() error {

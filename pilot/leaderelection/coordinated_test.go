@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -36,9 +37,7 @@ func TestCoordinatedElection(t *testing.T) {
 		return New(unreachable(t), cfg)
 	}
 	l, err := of(func(*Config) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	c := l.electorConfig(l.client.Kube())
 	if !c.Coordinated || c.Lock.Identity() != "a.new" || l.Status().Identity != "a.new" || l.Status().Strategy != coordination.DefaultRevision {
 		t.Errorf("%+v, %+v", c, l.Status())
@@ -85,9 +84,7 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 				Logger: slog.New(slog.DiscardHandler), Clock: bubbleClock(),
 				Coordination: &coordination.CandidateConfig{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0"},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- l.RunContext(ctx) }()

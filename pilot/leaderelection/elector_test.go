@@ -14,6 +14,7 @@ import (
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -47,9 +48,7 @@ func TestElectorConfig(t *testing.T) {
 		Witness: &silentWitness{},
 	}
 	l, err := New(unreachable(t), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	l.shared = &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 	l.AddFitnessCheck(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
@@ -76,9 +75,7 @@ func TestElectorConfig(t *testing.T) {
 		t.Error("the health check has no elector")
 	}
 	plain, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", PerRevision: true, DefaultWatcher: watcher("?")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if c = plain.electorConfig(plain.client.Kube()); c.Ranked || c.SyncWait != 0 || c.PreemptImmediately || c.ExitOnStuckDrain || c.FitnessCheck != nil || c.Shared != nil {
 		t.Errorf("%+v", c)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -228,9 +229,7 @@ func TestHold_OuterValidityEnded(t *testing.T) {
 			t.Error("a run function starts outside the validity of the first lock")
 			return nil
 		})
-		if err := a.connect(playKube{configMaps: a.old, leases: a.lease}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, a.connect(playKube{configMaps: a.old, leases: a.lease}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := a.held.Load().work(ctx); err != nil || ctx.Err() == nil {
@@ -349,12 +348,8 @@ func TestHold_OperatorCommands(t *testing.T) {
 		b := s.replica(t, 2, "b")
 		passes(time.Second)
 		o, err := a.Operator("alice")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Transfer(t.Context(), "b", "stable", "", time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
+		harness.Must(t, o.Transfer(t.Context(), "b", "stable", "", time.Minute))
 		passes(100 * time.Millisecond)
 		if !b.Live() || a.Live() || s.objects.Snapshot().Annotations[record.HoldAnnotation] == "" {
 			t.Errorf("a leads %v, b leads %v: %+v", a.Live(), b.Live(), s.objects.Snapshot())

@@ -74,9 +74,7 @@ func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config
 		f(&cfg)
 	}
 	l, err := New(playClient{kube: k}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	a.LeaderElection = l
 	return a
 }
@@ -91,9 +89,7 @@ func (a *candidate) starts(t *testing.T) *candidate {
 func (a *candidate) admits(t *testing.T) bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://play.invalid/api/v1/namespaces/default/configmaps", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	resp, err := a.Gate().Transport(answering{}).RoundTrip(req)
 	if err == nil {
 		_ = resp.Body.Close()

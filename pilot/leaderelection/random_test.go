@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -131,9 +132,7 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 	case clientGoPeer:
 	}
 	l, err := New(playClient{kube: k}, cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, err)
 	// Elections of one process share their watches. Here each election has its own client for the store.
 	l.shared = &k8sresourcelock.Shared{Client: k.leases, MinSharedWatches: 1 + w.intn(2)}
 	return l
@@ -284,9 +283,7 @@ func (p *process) elector() (run func(context.Context)) {
 			LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry, ReleaseOnCancel: true,
 			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: p.peerWork, OnStoppedLeading: func() {}},
 		})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		harness.Must(w.t, err)
 		return func(ctx context.Context) {
 			for ctx.Err() == nil {
 				e.Run(ctx)

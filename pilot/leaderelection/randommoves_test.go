@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 )
@@ -260,9 +261,7 @@ func (w *world) operator(revision string, m electorKind) admin.Operator {
 		c.On(func(r apiserver.Request) apiserver.Fault { return p.fault(0, r.Verb) })
 	}
 	o, err := w.election("operator", revision, m, playKube{configMaps: objects, leases: leases}, newWatcher(""), nil).Operator("play")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, err)
 	return o
 }
 

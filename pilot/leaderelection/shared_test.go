@@ -42,9 +42,7 @@ func (s *emptyServer) config() *rest.Config { return &rest.Config{Host: s.URL} }
 func (s *emptyServer) client(t *testing.T) kube.Client {
 	t.Helper()
 	client, err := kube.NewClient(s.config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return client
 }
 
@@ -54,9 +52,7 @@ func newOn(t *testing.T, client kube.Client, cfg Config) *LeaderElection {
 	cfg.Namespace = "istio-system"
 	cfg.ElectionID = "new"
 	l, err := New(client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return l
 }
 
@@ -64,9 +60,7 @@ func newOn(t *testing.T, client kube.Client, cfg Config) *LeaderElection {
 func prepared(t *testing.T, l *LeaderElection) (release func()) {
 	t.Helper()
 	release, err := l.prepare(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return release
 }
 
@@ -102,9 +96,7 @@ func TestRegistry(t *testing.T) {
 	acquire := func(c kube.Client) *shared {
 		t.Helper()
 		got, err := r.acquire(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		return got
 	}
 	first, other := acquire(client), acquire(given{config: server.config(), kube: client.Kube()})

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func newPage(t *testing.T, c Config) *Page {
@@ -278,9 +280,7 @@ func TestRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, Config{})
 		past := []Change{{At: time.Now().Add(-time.Minute), Leader: "former", Key: "old", Acting: true}}
-		if err := s.page.Record(t.Context(), sample().Elections[0], past); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, s.page.Record(t.Context(), sample().Elections[0], past))
 		synctest.Wait()
 		if w := ask(s.page, "GET", "localhost", Path); !strings.Contains(w.Body.String(), "former (old)") {
 			t.Error("the recorded change is not shown")

@@ -15,6 +15,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -35,13 +36,9 @@ func lockServer(object any) *apiserver.Server {
 func newReader(t *testing.T, server *apiserver.Server) *LockReader {
 	t.Helper()
 	client, err := kube.NewClient(server.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	reader, err := NewLockReader(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return reader
 }
 

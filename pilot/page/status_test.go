@@ -8,6 +8,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -145,9 +146,7 @@ leading [] e0 e4`
 		"state=led": `state="led": give one of`, "revision=%3C": "is not a valid revision", "name=" + strings.Repeat("a", 254): "has more than 253 characters",
 	} {
 		values, err := url.ParseQuery(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		q, err := parse(values)
 		if got := fmt.Sprint(f.view(q).Shown); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %s rows, error %v, want %s", text, got, err, want)

@@ -10,6 +10,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/golden"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestPage_Golden(t *testing.T) {
@@ -38,13 +39,9 @@ func TestPage_Golden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			values, _ := url.ParseQuery(c.query)
 			q, err := parse(values)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			body, err := c.f.page(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			golden.File(t, "testdata/"+name+".html", string(body))
 			if strings.Contains(string(body), "<script>") || strings.Contains(string(body), "style=") || strings.Contains(string(body), "ZgotmplZ") {
 				t.Error("the page contains unescaped markup, inline style or a rejected value")
@@ -82,9 +79,7 @@ func TestQuery(t *testing.T) {
 		"default=" + strings.Repeat("a", 64): "is not a valid revision",
 	} {
 		values, err := url.ParseQuery(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		q, err := parse(values)
 		got := q.link()
 		if err != nil {

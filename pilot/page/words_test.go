@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // glossary has the words of the page for each concept, and the words that mean the same. The page uses only the first.
@@ -45,9 +47,7 @@ func TestWords(t *testing.T) {
 			h := newHistory(8)
 			frameOf(after(0), s, h)
 			body, err := frameOf(after(10), s, h).page(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			page := string(body)
 			raw.WriteString(page)
 			for _, label := range labels.FindAllStringSubmatch(page, -1) {

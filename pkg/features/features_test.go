@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestMain(m *testing.M) {
@@ -54,9 +56,7 @@ func TestParse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			setenv(t, test.env)
 			got, err := FromEnv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			want := defaults
 			test.want(&want)
 			if got != want {
@@ -93,9 +93,7 @@ func TestParseNamesEveryWrongVariable(t *testing.T) {
 func TestFromEnvReadsTheEnvironment(t *testing.T) {
 	t.Setenv("REVISION", "canary")
 	f, err := FromEnv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if f.Revision != "canary" {
 		t.Errorf("revision is %q", f.Revision)
 	}

@@ -35,9 +35,7 @@ type roundTripper = harness.RoundTripper
 func TestClient_ContentTypes(t *testing.T) {
 	var headers []http.Header
 	c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, record(&headers), WithUserAgent("pilot-test"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if _, err := c.Kube().CoreV1().Namespaces().Get(t.Context(), "a", metav1.GetOptions{}); !errors.Is(err, errRecorded) {
 		t.Fatal(err)
 	}
@@ -68,9 +66,7 @@ func TestClient_ContentTypes(t *testing.T) {
 // Derived clients and clients made from RESTConfig share the limit. A client with another limit does not.
 func TestDerive_SharesLimit(t *testing.T) {
 	c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, WithRateLimit(0.001, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	typed := c.Kube().CoreV1().RESTClient().GetRateLimiter()
 	if !typed.TryAccept() {
 		t.Fatal("the first request was held back")
@@ -79,9 +75,7 @@ func TestDerive_SharesLimit(t *testing.T) {
 		t.Error("another group has a limit of its own")
 	}
 	unlimited, err := Derive(c, WithRateLimit(-1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if limiter := unlimited.Kube().CoreV1().RESTClient().GetRateLimiter(); limiter != nil {
 		for range 1000 {
 			if !limiter.TryAccept() {
@@ -90,13 +84,9 @@ func TestDerive_SharesLimit(t *testing.T) {
 		}
 	}
 	again, err := Derive(c, WithUserAgent("again"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	made, err := kubernetes.NewForConfig(again.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for what, limiter := range map[string]flowcontrol.RateLimiter{
 		"a derived client": again.Kube().CoreV1().RESTClient().GetRateLimiter(), "what is made of its configuration": made.AppsV1().RESTClient().GetRateLimiter(),
 	} {
@@ -105,9 +95,7 @@ func TestDerive_SharesLimit(t *testing.T) {
 		}
 	}
 	own, err := Derive(c, WithRateLimit(0.001, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if !own.Kube().CoreV1().RESTClient().GetRateLimiter().TryAccept() {
 		t.Error("a client with a limit of its own waits behind others' requests")
 	}
@@ -141,9 +129,7 @@ func TestOptions_Invalid(t *testing.T) {
 		t.Error("a client was derived from none")
 	}
 	c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if derived, err := Derive(c, WithRateLimit(0, 1)); err == nil || derived != nil {
 		t.Errorf("derived with a wrong option: %v", err)
 	}
@@ -168,9 +154,7 @@ func (foreign) RESTClient() rest.Interface          { return nil }
 
 func TestInMemory(t *testing.T) {
 	real, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	none := memory{set: fake.NewClientset()}
 	for name, test := range map[string]struct {
 		client Client

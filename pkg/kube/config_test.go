@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // advice is the advice of errors without a flag.
@@ -25,9 +27,7 @@ current-context: one
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -43,9 +43,7 @@ func TestLoadConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := LoadConfig(from)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			if config.Host != "https://example.test:6443" || config.BearerToken != "t" {
 				t.Errorf("got %v", config)
 			}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // secured is an API server with HTTP/2 that records its connections. A watch is a stream that lasts until the test ends.
@@ -112,9 +113,7 @@ func (s *silent) Close() error {
 func made(t *testing.T, config *rest.Config, opts ...Option) Client {
 	t.Helper()
 	c, err := NewClient(config, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() { CloseIdleConnections(c) })
 	return c
 }
@@ -160,9 +159,7 @@ func TestTimeout_RetiresConnection(t *testing.T) {
 	bounded, end := context.WithTimeout(t.Context(), 30*time.Second) // a request on a closed connection may be sent again and hang
 	defer end()
 	for range 3 {
-		if err := get(bounded, c, "a"); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, get(bounded, c, "a"))
 	}
 	if n := s.connections(); n != 1 {
 		t.Fatalf("%d connections for requests that were answered", n)
@@ -211,9 +208,7 @@ func TestSecondAttempt_OtherConnection(t *testing.T) {
 		_, err := apirequest.Twice(t.Context(), &latency, apirequest.Rejected, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, get(ctx, c, answer(apirequest.IsSecond(ctx)))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 	}
 	if err := get(t.Context(), c, "a"); err != nil || s.connections() != 1 {
 		t.Fatalf("%v, over connection %d", err, s.connections())
@@ -260,17 +255,13 @@ func TestConnections_Shared(t *testing.T) {
 	count := func(c kubernetes.Interface) int {
 		t.Helper()
 		before := s.connections()
-		if err := get(t.Context(), c, "a"); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, get(t.Context(), c, "a"))
 		return s.connections() - before
 	}
 	derive := func(from Client, opts ...Option) Client {
 		t.Helper()
 		c, err := Derive(from, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		t.Cleanup(func() { CloseIdleConnections(c) })
 		return c
 	}
@@ -282,9 +273,7 @@ func TestConnections_Shared(t *testing.T) {
 		t.Errorf("a derived client made %d connections", n)
 	}
 	users, err := kubernetes.NewForConfig(first.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if n := count(users); n != 0 {
 		t.Errorf("a client of RESTConfig made %d connections", n)
 	}
@@ -299,9 +288,7 @@ func TestConnections_Shared(t *testing.T) {
 	other := first.RESTConfig()
 	other.CAData = nil
 	distrusts, err := kubernetes.NewForConfig(other)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if err := get(t.Context(), distrusts, "a"); err == nil {
 		t.Error("a configuration with another CA goes over connections that were verified by this one's")
 	}
@@ -320,17 +307,11 @@ func TestConnections_SentAgain(t *testing.T) {
 	defer c.CloseIdleConnections()
 	for range 2 {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, api.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		resp, err := c.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)
-		if err := errors.Join(err, resp.Body.Close()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, errors.Join(err, resp.Body.Close()))
 	}
 	if got := requests.Load(); got != 3 {
 		t.Errorf("%d requests", got)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // answer is a response whose body ends with the context of its request, as in net/http.
@@ -44,16 +46,12 @@ func TestFinishedWrites_Methods(t *testing.T) {
 					return &http.Response{StatusCode: http.StatusOK, Body: answer{req.Context(), &answered}}, nil
 				})
 			})
-			if err := WithFinishedWrites(time.Minute)(config); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, WithFinishedWrites(time.Minute)(config))
 			rt := config.WrapTransport(nil)
 			request := func(ctx context.Context) (*http.Request, *bool) {
 				closed := new(bool)
 				req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1:1", answer{t.Context(), closed})
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				req.Cancel = make(chan struct{}) //nolint:staticcheck // see above
 				return req, closed
 			}
@@ -61,9 +59,7 @@ func TestFinishedWrites_Methods(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			req, _ := request(ctx)
 			resp, err := rt.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			cancel()
 			if _, err := io.ReadAll(resp.Body); (err != nil) != read {
 				t.Errorf("reading the answer after the end of the context: %v", err)
@@ -102,9 +98,7 @@ func TestFinishedWrites_Errors(t *testing.T) {
 	}), time.Hour}
 	ctx, cancel := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, "http://127.0.0.1:1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if _, err := f.RoundTrip(req); !errors.Is(err, errRecorded) || sent.Err() == nil {
 		t.Errorf("%v; its context ended with %v", err, sent.Err())
 	}

@@ -34,14 +34,10 @@ func TestFreshConnections(t *testing.T) {
 		t.Error("the configuration has changed")
 	}
 	client, err := rest.HTTPClientFor(fresh)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer closeIdle(client.Transport)
 	c, err := kubernetes.NewForConfigAndClient(fresh, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for i := range 2 {
 		if err := get(t.Context(), c, "a"); err != nil || s.connections() != i+1 {
 			t.Errorf("round %d: %v, over connection %d", i, err, s.connections())
@@ -57,13 +53,9 @@ func TestFreshConnections(t *testing.T) {
 		sent++
 		return nil, errRecorded
 	})}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	resp, err := own.Do(req)
 	if err == nil {
 		_ = resp.Body.Close()
@@ -85,19 +77,13 @@ func TestCloseIdleConnections(t *testing.T) {
 	s, config := secure(t)
 	parent := made(t, config)
 	child, err := Derive(parent, WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var generations []*generation
 	var watches []watch.Interface
 	for _, c := range []Client{parent, child} {
 		w, err := c.Kube().CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := get(t.Context(), c.Kube(), "a"); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
+		harness.Must(t, get(t.Context(), c.Kube(), "a"))
 		pools := c.(*client).base.(*connections).pools
 		watches = append(watches, w)
 		generations = append(generations, pools.calls.present, pools.streams.present)
@@ -178,9 +164,7 @@ func TestRetire_ClosesIdle(t *testing.T) {
 		<-arrived
 	}
 	release <- struct{}{}
-	if err := errors.Join(<-slow, <-idle); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, errors.Join(<-slow, <-idle))
 	g := p.present
 	harness.Until(t, "each request has a connection", func() bool { return g.connections() == 2 })
 	p.retire(g)

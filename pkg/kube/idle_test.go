@@ -32,9 +32,7 @@ func TestCloseIdleConnections_CustomTransport(t *testing.T) {
 	} {
 		closed := 0
 		c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1", Transport: test.transport(&closed)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if c.RESTConfig().WrapTransport != nil {
 			t.Errorf("%s: the client changes the custom transport", name)
 		}
@@ -60,9 +58,7 @@ func (w wrapper) WrappedRoundTripper() http.RoundTripper { return w.RoundTripper
 // A closed connection is reset, so that the kernel discards bytes that it has not sent.
 func TestConnection_ResetAtEnd(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer listener.Close()
 	result := make(chan error, 1)
 	go func() {
@@ -84,9 +80,7 @@ func TestConnection_ResetAtEnd(t *testing.T) {
 		}
 	}()
 	c, err := NewClient(&rest.Config{Host: "http://" + listener.Addr().String()}, WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	_, _ = c.Kube().CoreV1().Namespaces().Get(t.Context(), "a", metav1.GetOptions{})
 	CloseIdleConnections(c)
 	if err := <-result; !errors.Is(err, syscall.ECONNRESET) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // wire is a connection without data that records whether it was closed.
@@ -177,9 +178,7 @@ func stubbed(send roundTripper) *pool {
 func stubRequest(ctx context.Context, t *testing.T, method string, body io.Reader) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "stub://a", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return req
 }
 
@@ -224,9 +223,7 @@ func TestRoundTrip_EndsWithResponse(t *testing.T) {
 	text := &content{err: io.EOF}
 	answer = &http.Response{StatusCode: http.StatusOK, Body: text}
 	resp, err := p.roundTrip(stubRequest(t.Context(), t, http.MethodGet, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if _, err := resp.Body.Read(nil); err != io.EOF || g.used != 1 {
 		t.Errorf("before the response is closed: in use %d times, error %v", g.used, err)
 	}
@@ -266,9 +263,7 @@ func TestBody_Read(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusOK, Body: &content{err: test.read}}, nil
 			})
 			resp, err := p.roundTrip(stubRequest(ctx, t, http.MethodGet, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			if test.late {
 				<-ctx.Done()
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // warnings records warnings.
@@ -26,9 +28,7 @@ func TestNewClient_DropsWarnings(t *testing.T) {
 		config := &rest.Config{Host: "http://unused"}
 		set(config, &got)
 		c, err := NewClient(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if c, err = Derive(c); err != nil {
 			t.Fatal(err)
 		}

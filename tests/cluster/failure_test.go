@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -38,9 +39,7 @@ func TestStart_MissingPrograms(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv("KUBEBUILDER_ASSETS", empty)
 	fails(t, t.Context(), cluster.Options{}, filepath.Join(empty, "etcd"), "no such file", "make tools", "KUBEBUILDER_ASSETS")
-	if err := os.WriteFile(filepath.Join(empty, "etcd"), []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(filepath.Join(empty, "etcd"), []byte("text"), 0o600))
 	fails(t, t.Context(), cluster.Options{}, "permission denied")
 }
 

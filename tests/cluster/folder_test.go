@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestNewFolder_DeletesOldFolders(t *testing.T) {
@@ -12,16 +14,12 @@ func TestNewFolder_DeletesOldFolders(t *testing.T) {
 	t.Setenv("TMPDIR", temporary)
 	dead, starting := filepath.Join(temporary, "incumbent-cluster-dead"), filepath.Join(temporary, "starting-incumbent-cluster-new")
 	for _, folder := range []string{dead, starting} {
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.Mkdir(folder, 0o700))
 	}
 	kept := []string{starting} // it is not locked yet
 	for range 2 {              // the second one keeps the first one, which is locked
 		f, err := newFolder()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		defer func() {
 			if err := f.remove(); err != nil {
 				t.Error(err)

@@ -4,14 +4,14 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // A file can contain several definitions.
 func TestReadDefinitions(t *testing.T) {
 	found, err := readDefinitions(filepath.Join("..", "upgrade", "testdata", "definitions"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var names []string
 	for _, definition := range found {
 		names = append(names, definition.GetName())

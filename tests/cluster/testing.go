@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -57,9 +58,7 @@ func Shared(t testing.TB) *Cluster {
 		t.Fatal("cluster.Shared needs a TestMain that calls cluster.Main")
 	}
 	c, err := startShared()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return c
 }
 
@@ -67,9 +66,7 @@ func Shared(t testing.TB) *Cluster {
 func Own(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	c, err := Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.Stop(); err != nil {
 			t.Error(err)
@@ -86,9 +83,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	prefix := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
 	name, err := c.NewNamespace(t.Context(), strings.TrimRight(prefix[:min(len(prefix), 40)], "-"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return name
 }
 
@@ -102,9 +97,7 @@ func (c *Cluster) Client(t testing.TB) kube.Client {
 func ClientFor(t testing.TB, config *rest.Config) kube.Client {
 	t.Helper()
 	client, err := connect(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() { kube.CloseIdleConnections(client) })
 	return client
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -34,8 +35,8 @@ func TestUpgradePage(t *testing.T) {
 	var options rollout.Options
 	build(t, &options)
 	w := start(t, rollout.Options{Bare: true, Images: map[string]string{named: options.Pilot}})
-	w.must(w.Cluster.LoadDefinitions(t.Context(), filepath.Join("testdata", "definitions")))
-	w.must(options.BuildElectionctl(t.Context(), root, built))
+	harness.Must(w.t, w.Cluster.LoadDefinitions(t.Context(), filepath.Join("testdata", "definitions")))
+	harness.Must(w.t, options.BuildElectionctl(t.Context(), root, built))
 	install, upgrade, found := strings.Cut(w.page("upgrade.md"), "## Change the default revision")
 	if !found {
 		t.Fatal("docs/upgrade.md does not change the default revision")
@@ -60,7 +61,7 @@ func TestUpgradePage(t *testing.T) {
 func (w *world) page(name string) string {
 	w.t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", name))
-	w.must(err)
+	harness.Must(w.t, err)
 	return string(page)
 }
 
@@ -87,7 +88,7 @@ func (w *world) runBlocks(part string) {
 	}
 	for _, found := range blocks {
 		if found[1] == "yaml" {
-			w.must(os.WriteFile(filepath.Join(built, "values.yaml"), []byte(w.adapted(found[2])), 0o600))
+			harness.Must(w.t, os.WriteFile(filepath.Join(built, "values.yaml"), []byte(w.adapted(found[2])), 0o600))
 			continue
 		}
 		lines := strings.ReplaceAll(strings.TrimSpace(found[2]), "\\\n", "")

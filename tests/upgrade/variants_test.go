@@ -47,8 +47,8 @@ func TestUpgradeThroughTrouble(t *testing.T) {
 // flip changes the label, and waits until the revision leads and every object is in its desired state.
 func (w *world) flip(revision string) {
 	w.t.Helper()
-	w.must(w.FlipLabel(w.t.Context(), revision))
-	w.must(w.AwaitLeads(w.t.Context(), revision))
+	harness.Must(w.t, w.FlipLabel(w.t.Context(), revision))
+	harness.Must(w.t, w.AwaitLeads(w.t.Context(), revision))
 	w.awaitWanted()
 }
 
@@ -59,7 +59,7 @@ func (w *world) canaryCrashes() {
 	w.Step("canary crashes repeatedly")
 	broken := canary
 	broken.Image = "crashing"
-	w.must(w.Apply(ctx, broken))
+	harness.Must(w.t, w.Apply(ctx, broken))
 	harness.Until(w.t, "canary crashes", func() bool {
 		for _, p := range w.Node.Pods() {
 			if p.Restarts >= 2 && strings.HasPrefix(p.Name, "pilot-canary") {
@@ -68,14 +68,14 @@ func (w *world) canaryCrashes() {
 		}
 		return false
 	})
-	w.must(w.AwaitLeads(ctx, "stable"))
+	harness.Must(w.t, w.AwaitLeads(ctx, "stable"))
 	// No candidate has created the lock of canary's fence. The fence must not reject stable's writes.
 	_, err := w.Kube.CoordinationV1().Leases(rollout.Namespace).Get(ctx, "istio-gateway-deployment-canary", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		w.t.Errorf("the lock of canary, which crashes: %v", err)
 	}
-	w.must(w.Serve(ctx, "while-canary-crashes"))
-	w.must(w.Install(ctx, canary))
+	harness.Must(w.t, w.Serve(ctx, "while-canary-crashes"))
+	harness.Must(w.t, w.Install(ctx, canary))
 	w.flip("canary")
 	w.flip("stable")
 }
@@ -84,26 +84,26 @@ func (w *world) canaryCrashes() {
 func (w *world) canaryWithoutRights() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.must(w.Uninstall(ctx, "canary"))
+	harness.Must(w.t, w.Uninstall(ctx, "canary"))
 	w.Step("canary has no rights")
 	powerless := canary
 	powerless.WithoutRights = true
-	w.must(w.Apply(ctx, powerless))
+	harness.Must(w.t, w.Apply(ctx, powerless))
 	harness.Until(w.t, "the Pods of canary run", func() bool {
 		pods, err := w.Pods(ctx, "canary")
 		return err == nil && len(pods) == 2 && pods[0].Status.PodIP != "" && pods[1].Status.PodIP != ""
 	})
-	w.must(w.FlipLabel(ctx, "canary"))
+	harness.Must(w.t, w.FlipLabel(ctx, "canary"))
 	spoilt := metav1.ObjectMeta{Name: "while-powerless"}
 	_, err := w.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: spoilt}, metav1.CreateOptions{})
-	w.must(err)
+	harness.Must(w.t, err)
 	harness.Until(w.t, "stable still distributes the bundle", func() bool {
 		_, err := w.Kube.CoreV1().ConfigMaps(spoilt.Name).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
 		return err == nil
 	})
-	w.must(w.AwaitLeads(ctx, "stable"))
-	w.must(w.Install(ctx, canary))
-	w.must(w.AwaitLeads(ctx, "canary"))
+	harness.Must(w.t, w.AwaitLeads(ctx, "stable"))
+	harness.Must(w.t, w.Install(ctx, canary))
+	harness.Must(w.t, w.AwaitLeads(ctx, "canary"))
 	w.awaitWanted()
 	w.flip("stable")
 }
@@ -111,7 +111,7 @@ func (w *world) canaryWithoutRights() {
 // flipTwice flips back before the first flip has finished.
 func (w *world) flipTwice() {
 	w.t.Helper()
-	w.must(w.FlipLabel(w.t.Context(), "canary"))
+	harness.Must(w.t, w.FlipLabel(w.t.Context(), "canary"))
 	w.flip("stable")
 }
 
@@ -123,7 +123,7 @@ func (w *world) rollbackDuringHandover() {
 	const lock = "istio-namespace-controller-election"
 	configMaps := w.Kube.CoreV1().ConfigMaps(rollout.Namespace)
 	before, err := configMaps.Get(ctx, lock, metav1.GetOptions{})
-	w.must(err)
+	harness.Must(w.t, err)
 	// It continues after a connection has ended.
 	versions, err := watchtools.NewRetryWatcherWithContext(ctx, before.ResourceVersion, &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -131,8 +131,8 @@ func (w *world) rollbackDuringHandover() {
 			return configMaps.Watch(ctx, options)
 		},
 	})
-	w.must(err)
-	w.must(w.FlipLabel(ctx, "canary"))
+	harness.Must(w.t, err)
+	harness.Must(w.t, w.FlipLabel(ctx, "canary"))
 	_, err = watchtools.UntilWithoutRetry(ctx, versions, func(event watch.Event) (bool, error) {
 		c, ok := event.Object.(*corev1.ConfigMap)
 		return ok && c.Annotations[record.HandoverRequestAnnotation] != "", nil
@@ -160,11 +160,11 @@ func (w *world) restartAll() {
 	ctx := w.t.Context()
 	w.Step("restart all Pods")
 	before := w.replicas()
-	w.must(w.Kube.CoreV1().Pods(rollout.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=pilot"}))
+	harness.Must(w.t, w.Kube.CoreV1().Pods(rollout.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=pilot"}))
 	harness.Until(w.t, "all Pods are new", func() bool { return w.replicas().Intersection(before).Len() == 0 })
-	w.must(w.AwaitReady(ctx, "stable", 3))
-	w.must(w.AwaitReady(ctx, "canary", 2))
-	w.must(w.AwaitLeads(ctx, "stable"))
+	harness.Must(w.t, w.AwaitReady(ctx, "stable", 3))
+	harness.Must(w.t, w.AwaitReady(ctx, "canary", 2))
+	harness.Must(w.t, w.AwaitLeads(ctx, "stable"))
 	w.awaitWanted()
 }
 
@@ -172,9 +172,9 @@ func (w *world) restartAll() {
 func (w *world) crashAPIServer() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.must(w.FlipLabel(ctx, "canary"))
-	w.must(w.CrashAPIServer(ctx))
-	w.must(w.AwaitLeads(ctx, "canary"))
+	harness.Must(w.t, w.FlipLabel(ctx, "canary"))
+	harness.Must(w.t, w.CrashAPIServer(ctx))
+	harness.Must(w.t, w.AwaitLeads(ctx, "canary"))
 	w.awaitWanted()
 }
 
@@ -185,7 +185,7 @@ func TestFlips(t *testing.T) {
 	const n = 50
 	w := start(t, rollout.Options{})
 	w.begin()
-	w.must(w.Install(t.Context(), canary))
+	harness.Must(w.t, w.Install(t.Context(), canary))
 	for i := range n {
 		revision := []string{"canary", "stable"}[i%2]
 		w.flip(revision)

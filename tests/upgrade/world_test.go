@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
@@ -34,9 +35,7 @@ var programs = sync.OnceValues(func() (options rollout.Options, err error) {
 func build(t *testing.T, options *rollout.Options) {
 	t.Helper()
 	b, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	options.Pilot, options.Dataplane, options.Helm, options.Charts = b.Pilot, b.Dataplane, b.Helm, b.Charts
 }
 
@@ -77,15 +76,8 @@ func start(t *testing.T, options rollout.Options) *world {
 			t.Error(err)
 		}
 	})
-	w.must(err)
+	harness.Must(w.t, err)
 	return w
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 }
 
 // showLogs logs the end of the log of each server and proxy.
@@ -112,15 +104,15 @@ func (w *world) showObjects() {
 func (w *world) finish() verdict.Verdict {
 	w.t.Helper()
 	w.Step("stop the load")
-	w.must(w.StopLoad())
+	harness.Must(w.t, w.StopLoad())
 	v, err := w.AwaitWanted(w.t.Context())
-	w.must(err)
+	harness.Must(w.t, err)
 	w.t.Logf("figures:\n%v", v.Figures)
 	if err := v.Err(); err != nil {
 		w.t.Error(err)
 	}
 	report, err := w.Audit()
-	w.must(err)
+	harness.Must(w.t, err)
 	for _, f := range report.Findings {
 		w.t.Errorf("electionctl audit: %s of %s in %s at %v", f.Rule, f.Pod, f.Lock.Name, f.First)
 	}
@@ -134,22 +126,22 @@ func (w *world) finish() verdict.Verdict {
 func (w *world) begin() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.must(w.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3}))
-	w.must(w.Lead(ctx, "stable"))
-	w.must(w.StartLoad(ctx))
+	harness.Must(w.t, w.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3}))
+	harness.Must(w.t, w.Lead(ctx, "stable"))
+	harness.Must(w.t, w.StartLoad(ctx))
 }
 
 func (w *world) awaitWanted() {
 	w.t.Helper()
 	_, err := w.AwaitWanted(w.t.Context())
-	w.must(err)
+	harness.Must(w.t, err)
 }
 
 // wantNoLeftovers checks that nothing remains after everything was uninstalled.
 func (w *world) wantNoLeftovers() {
 	w.t.Helper()
 	left, err := w.Leftovers(w.t.Context())
-	w.must(err)
+	harness.Must(w.t, err)
 	if len(left) > 0 {
 		w.t.Errorf("leftovers: %q", left)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Tests run servers with the permissions of the chart, so a missing permission fails a test of the controller that needs it. The file
@@ -49,9 +51,7 @@ func defaultsFirst(a, b string) int {
 func accessOf(t *testing.T, values string) string {
 	t.Helper()
 	text, err := runHelm(t, "the-namespace", "", append([]string{"template", "the-revision", charts("pilot"), kubeVersion, "--show-only=templates/access.yaml"}, valueFiles(t, always, "name: pilot", values, "revision: the-revision")...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	rules := map[string]string{}
 	for _, o := range parse(t, text) {
 		role := map[string]string{"Role": "namespace", "ClusterRole": "cluster"}[o.GetKind()]
@@ -66,9 +66,7 @@ func accessOf(t *testing.T, values string) string {
 		}
 		for _, rule := range all {
 			line, err := json.Marshal(rule)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			rules[role] += fmt.Sprintf("  - %s\n", line)
 		}
 	}

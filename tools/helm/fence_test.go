@@ -11,6 +11,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
@@ -38,12 +39,8 @@ type modeFields struct {
 func plain(t testing.TB, value any) (content map[string]any) {
 	t.Helper()
 	raw, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &content); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
+	harness.Must(t, json.Unmarshal(raw, &content))
 	return content
 }
 
@@ -71,13 +68,9 @@ func variant(t *testing.T, lock, without, mode string) fence.Set {
 		Revisions: []string{"the-revision"}, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayDeployment: without != ""}),
 	}
 	declarations, err := config.Declarations()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	set, err := fence.Render("the-set", declarations...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return set
 }
 
@@ -116,9 +109,7 @@ func TestChart_Fence(t *testing.T) {
 					one.Denies = strings.Contains(one.Name, ".namespace.") || strings.Contains(one.Name, ".exists.")
 					one.Locks = fence.Locks(p.Policy)
 					var texts []json.RawMessage
-					if err := json.Unmarshal([]byte(p.Policy.Annotations[fence.DeclarationsAnnotation]), &texts); err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(t, json.Unmarshal([]byte(p.Policy.Annotations[fence.DeclarationsAnnotation]), &texts))
 					for i, lock := range one.Locks {
 						declared[lock] = strings.Replace(string(texts[i]), `"mode":"deny"`, `"mode":"the-mode"`, 1)
 					}
@@ -135,8 +126,6 @@ func TestChart_Fence(t *testing.T) {
 		}
 	}
 	content, err := yaml.Marshal(chart)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	golden(t, charts("pilot/files/fence.yaml"), append([]byte("# Written by `make charts` from package fence. Do not edit.\n"), content...))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/tagging"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,21 +37,15 @@ func newCLI(t *testing.T, p place) cli {
 	t.Helper()
 	folder := t.TempDir()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	deploy, err := filepath.Abs(filepath.Join("..", "..", "deploy"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, err := range []error{
 		os.Symlink(deploy, filepath.Join(folder, "deploy")), os.Mkdir(filepath.Join(folder, "bin"), 0o700),
 		os.Symlink(p.Kubectl(), filepath.Join(folder, "bin", "kubectl")),
 		os.WriteFile(filepath.Join(folder, "bin", "helm"), []byte("#!/bin/sh\nexec "+self+` "$@"`+"\n"), 0o700),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 	}
 	return cli{p, t, folder}
 }
@@ -62,9 +57,7 @@ func (c cli) withElectionctl() cli {
 	if _, err := os.Stat(program); err != nil {
 		build(c.t, "electionctl", ".", program) // before the test runs in parallel
 	}
-	if err := os.Symlink(program, filepath.Join(c.folder, "bin", "electionctl")); err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Must(c.t, os.Symlink(program, filepath.Join(c.folder, "bin", "electionctl")))
 	return c
 }
 
@@ -106,18 +99,14 @@ func (c cli) try(line string) (string, error) {
 func (c cli) replicas() int32 {
 	c.t.Helper()
 	d, err := c.kube.AppsV1().Deployments(c.namespace).Get(c.t.Context(), "pilot-stable", metav1.GetOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Must(c.t, err)
 	return *d.Spec.Replicas
 }
 
 func (c cli) revision() string {
 	c.t.Helper()
 	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), tagging.DefaultTagWebhook(c.namespace), metav1.GetOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Must(c.t, err)
 	return hook.Labels["istio.io/rev"]
 }
 
@@ -126,9 +115,7 @@ func (c cli) autoscale(replicas int32) {
 	c.t.Helper()
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "pilot-stable", Namespace: c.namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
 	_, err := c.kube.AppsV1().Deployments(c.namespace).UpdateScale(c.t.Context(), "pilot-stable", scale, metav1.UpdateOptions{FieldManager: "kube-controller-manager"})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Must(c.t, err)
 }
 
 // The commands of the notes work as printed.
@@ -136,9 +123,7 @@ func TestNotes_Commands(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t, newPlace(t))
 	for _, file := range []string{"root-cert.pem", "kubeconfig"} {
-		if err := os.WriteFile(filepath.Join(c.folder, file), []byte("content"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(filepath.Join(c.folder, file), []byte("content"), 0o600))
 	}
 	notes := c.run("helm install stable deploy/charts/pilot --set image=pilot,fence.mode=none,caBundle.configMap=istio-ca,remoteKubeconfigSecret=remote")
 	for _, want := range []string{"wait for ConfigMap istio-ca with the key root-cert.pem.", "wait for Secret remote with the key kubeconfig.", "controllers for Gateways wait until the API server serves Gateway API 1.5"} {
@@ -361,9 +346,7 @@ func TestFields_FenceModes(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, err := leases.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			for _, i := range changes {
 				cli.run("helm upgrade" + release + modes[i])
 				after, err := leases.Get(t.Context(), name, metav1.GetOptions{})

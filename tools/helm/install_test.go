@@ -69,9 +69,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 	build(t, ".", "./cmd/pilot", program)
 	p.runPods(t, program)
 	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
-	if err := os.WriteFile(bundle, p.Admin().CAData, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(bundle, p.Admin().CAData, 0o600))
 	quick := []string{
 		"--set", "caBundle.file=" + bundle, "--set", "address=$(POD_IP):15014", "--set", "gatewayAPI.enabled=false",
 		"--set", "elections.leaseDuration=15s", "--set", "elections.renewDeadline=10s", "--set", "elections.retryPeriod=2s", "--wait",
@@ -105,9 +103,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 		return err == nil && len(pods.Items) == 0
 	})
 	// Otherwise electionctl knows members, and in other tests rejects revisions that do not run.
-	if err := p.kube.CoordinationV1().Leases(p.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, p.kube.CoordinationV1().Leases(p.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // verifyFence runs `pilot fence verify`.
@@ -154,9 +150,7 @@ func (p place) verifyBothFences(t *testing.T, program string) {
 func (p place) checkFlowSchema(t *testing.T, account string) {
 	t.Helper()
 	schema, err := p.kube.FlowcontrolV1().FlowSchemas().Get(t.Context(), account+"."+p.namespace, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	pods, err := p.kube.CoreV1().Pods(p.namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "istio.io/rev=stable"})
 	if err != nil || len(pods.Items) == 0 {
 		t.Fatalf("%d Pods (%v)", len(pods.Items), err)
@@ -164,15 +158,11 @@ func (p place) checkFlowSchema(t *testing.T, account string) {
 	token, err := p.kube.CoreV1().ServiceAccounts(p.namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pods.Items[0].Name, UID: pods.Items[0].UID}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	config := rest.AnonymousClientConfig(p.Admin())
 	config.BearerToken = token.Status.Token
 	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer client.CloseIdleConnections()
 	locks := "/api/v1/namespaces/" + p.namespace + "/configmaps/istio-namespace-controller-election"
 	for _, request := range []struct {
@@ -188,13 +178,9 @@ func (p place) checkFlowSchema(t *testing.T, account string) {
 		{http.MethodGet, "/api/v1/nodes", false},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), request.method, p.URL()+request.path, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		answer, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		answer.Body.Close()
 		if by := answer.Header.Get("X-Kubernetes-PF-FlowSchema-UID"); (by == string(schema.UID)) != request.first {
 			t.Errorf("%s %s (%s): flow schema %s, the chart has %s", request.method, request.path, answer.Status, by, schema.UID)

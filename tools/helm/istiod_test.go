@@ -12,6 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
@@ -33,22 +34,16 @@ func (s setting) row() string {
 func TestIstiodSettings(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join(charts("pilot"), "files", "istiod.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var all []setting
-	if err := yaml.UnmarshalStrict(content, &all); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, yaml.UnmarshalStrict(content, &all))
 	table := "\n| setting of istiod's chart | here | |\n| --- | --- | --- |\n"
 	for _, s := range all {
 		table += s.row()
 	}
 	page := filepath.Join("..", "..", "docs", "istio.md")
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	section := regexp.MustCompile(`(?s)(<!-- begin of the table of settings -->\n).*(\n<!-- end of the table of settings -->)`)
 	if !section.Match(text) {
 		t.Fatalf("%s has no table of settings", page)
@@ -110,13 +105,9 @@ func (s setting) check(t *testing.T) {
 func (s setting) isRead(t *testing.T) bool {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(charts("pilot"), "values.schema.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var at any
-	if err := json.Unmarshal(content, &at); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal(content, &at))
 	for key := range strings.SplitSeq(s.Setting, ".") {
 		schema, _ := at.(map[string]any)
 		properties, _ := schema["properties"].(map[string]any)
@@ -136,14 +127,10 @@ func istioSource(t *testing.T) string {
 		var text strings.Builder
 		for _, pattern := range []string{"pilot/pkg/features/*.go", "pilot/pkg/config/kube/ingress/*.go", "pilot/pkg/bootstrap/options.go", "pkg/config/mesh/mesh.go", "pkg/kube/namespace/filter.go", "manifests/charts/istio-control/istio-discovery/values.yaml", "manifests/charts/istio-control/istio-discovery/templates/*.yaml"} {
 			files, err := filepath.Glob(filepath.Join(folder, pattern))
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			for _, file := range files {
 				content, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				text.Write(content)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -92,20 +93,14 @@ func objects(all []*unstructured.Unstructured) (same []runtime.Object) {
 func overlay(t *testing.T, c *cluster.Cluster, content string) string {
 	t.Helper()
 	folder, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	base, err := filepath.Abs(filepath.Join("..", "..", "deploy", "kustomize"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if base, err = filepath.Rel(folder, base); err != nil {
 		t.Fatal(err)
 	}
 	content = regexp.MustCompile(`\[(stable|canary)`).ReplaceAllString(content, "["+base+"/$1")
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(content), 0o600))
 	out, err := exec.CommandContext(t.Context(), c.Kubectl(), "kustomize", folder).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubectl kustomize with %s: %v\n%s", content, err, out[:min(len(out), 1000)])
@@ -117,9 +112,7 @@ func overlay(t *testing.T, c *cluster.Cluster, content string) string {
 func checkImage(t *testing.T, c *cluster.Cluster, revision string) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "upgrade.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	images := regexp.MustCompile("`(images: .*)`").FindSubmatch(page)
 	if images == nil {
 		t.Fatal("docs/upgrade.md describes no images")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/helm"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -42,9 +43,7 @@ func charts(name string) string { return filepath.Join("..", "..", "deploy", "ch
 func runHelm(t testing.TB, namespace, kubeconfig string, args ...string) (string, error) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	program := helm.Helm{Program: self, Namespace: namespace, Kubeconfig: kubeconfig, Home: t.TempDir()}
 	return program.Run(context.WithoutCancel(t.Context()), args...) // cleanup functions call it, too
 }
@@ -62,9 +61,7 @@ func template(t testing.TB, release, chart string, args ...string) (string, erro
 func mustTemplate(t testing.TB, release, chart string, args ...string) string {
 	t.Helper()
 	out, err := template(t, release, chart, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return out
 }
 
@@ -72,17 +69,11 @@ func mustTemplate(t testing.TB, release, chart string, args ...string) string {
 func golden(t *testing.T, file string, content []byte) {
 	t.Helper()
 	if *rewrite {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		harness.Must(t, os.WriteFile(file, content, 0o644))
 	}
 	there, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if bytes.Equal(there, content) {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // everything enables what the defaults leave out.
@@ -33,9 +35,7 @@ func TestRender_WithoutCluster(t *testing.T) {
 		offline := func() string {
 			t.Helper()
 			text, err := runHelm(t, p.namespace, "", append([]string{"template", c.release, charts(c.chart), kubeVersion}, values...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			return objectsOf(text)
 		}
 		want := offline()

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/testutil/example"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -24,9 +25,7 @@ func newPlace(t *testing.T) place {
 	t.Helper()
 	c := cluster.Shared(t)
 	kube, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	p := place{c, c.Namespace(t), kube}
 	t.Cleanup(func() { p.clear(t) })
 	return p
@@ -41,9 +40,7 @@ func (p place) helm(t *testing.T, args ...string) (string, error) {
 func (p place) mustHelm(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := p.helm(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return out
 }
 
@@ -89,9 +86,7 @@ func (p place) clear(t *testing.T) {
 func build(t *testing.T, module, what, program string) {
 	t.Helper()
 	err := example.Build(t.Context(), filepath.Join("..", "..", module), what, program, "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 }
 
 // runPods runs Pods as processes until the test ends.

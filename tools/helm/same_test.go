@@ -19,6 +19,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -236,9 +237,7 @@ func (c trial) checkContainer(t *testing.T) {
 	var deployment appsv1.Deployment
 	for _, o := range c.rendered(t) {
 		if content := o.(*unstructured.Unstructured); content.GetKind() == "Deployment" {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, &deployment); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, &deployment))
 		}
 	}
 	container := deployment.Spec.Template.Spec.Containers[0]
@@ -267,9 +266,7 @@ func (c trial) checkGolden(t *testing.T, objects map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		if kind, _, _ := strings.Cut(key, " "); !strings.HasSuffix(kind, "Role") && !strings.HasPrefix(kind, "Validating") {
 			content, err := yaml.JSONToYAML([]byte(objects[key]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			text.WriteString("---\n" + string(content))
 		}
 	}
@@ -290,9 +287,7 @@ func TestChart_NotShared(t *testing.T) {
 		"a hyphen on the other": {"canary", "a-mesh", "pilot"},
 	} {
 		text, err := runHelm(t, c.namespace, "", pilot("template", c.release, kubeVersion, "--set", "fence.mode=none,name="+c.name)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		for _, o := range parse(t, text) {
 			key := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 			if other := seen[key]; other != "" {
@@ -320,13 +315,9 @@ func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
 		f.Set = "istio-system-" + account
 	}
 	declarations, err := f.Declarations()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	set, err := fence.Render(f.Set, declarations...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, p := range set.All() {
 		objects = append(objects, p.Policy, p.Binding)
 	}
@@ -397,9 +388,7 @@ func byKey(t testing.TB, objects []runtime.Object) map[string]string {
 			t.Errorf("duplicate %s", key)
 		}
 		text, err := json.MarshalIndent(content, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		all[key] = string(text)
 	}
 	return all

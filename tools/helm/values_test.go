@@ -9,19 +9,17 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // paths returns all values of a chart, including maps.
 func paths(t *testing.T, chart string) (all map[string]any) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(charts(chart), "values.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	values := map[string]any{}
-	if err := yaml.Unmarshal(content, &values); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, yaml.Unmarshal(content, &values))
 	all = map[string]any{}
 	var walk func(prefix string, values map[string]any)
 	walk = func(prefix string, values map[string]any) {
@@ -129,9 +127,7 @@ func valueFiles(t *testing.T, texts ...string) (args []string) {
 	folder := t.TempDir()
 	for i, text := range texts {
 		file := filepath.Join(folder, fmt.Sprintf("%03d.yaml", i))
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		args = append(args, "--values", file)
 	}
 	return args

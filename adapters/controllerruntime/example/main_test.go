@@ -39,9 +39,7 @@ func (o *operator) replica(t *testing.T, pod, revision string) *harness.Process 
 		}},
 	})
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(kubeconfig, config, o.namespace); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.WriteKubeconfig(kubeconfig, config, o.namespace))
 	return harness.Start(t, pod, []string{"KUBECONFIG=" + kubeconfig, "POD_NAME=" + pod, "POD_NAMESPACE=" + o.namespace, "REVISION=" + revision}, o.binary)
 }
 
@@ -57,9 +55,7 @@ func (o *operator) handledBy(t *testing.T, pod string) {
 	object, err := objects.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("object-%d", o.n)}, Data: map[string]string{"value": "four"},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	harness.Until(t, "the ConfigMap was handled by "+pod, func() bool {
 		now, err := objects.Get(t.Context(), object.Name, metav1.GetOptions{})
 		return err == nil && now.Data["length"] == "4"
@@ -74,18 +70,14 @@ func (o *operator) makeDefault(t *testing.T, revision string) {
 		func(hook *admissionv1.MutatingWebhookConfiguration) {
 			hook.Labels = map[string]string{"istio.io/rev": revision}
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 }
 
 // Replicas of two revisions hand over on a rollout, a change of the default revision and a crash.
 func TestExample_HandsOver(t *testing.T) {
 	c := cluster.Shared(t)
 	o := &operator{namespace: c.Namespace(t), binary: filepath.Join(t.TempDir(), "operator"), client: c.Client(t)}
-	if err := example.Build(t.Context(), "..", "./example", o.binary, "-trimpath", "-ldflags=-s -w"); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, example.Build(t.Context(), "..", "./example", o.binary, "-trimpath", "-ldflags=-s -w"))
 	o.makeDefault(t, "stable")
 	first := o.replica(t, "stable-0", "stable")
 	o.handledBy(t, "stable-0")

@@ -20,26 +20,16 @@ import (
 func TestMigration_FromManager(t *testing.T) {
 	const module = ".."
 	before, err := os.ReadFile("testdata/before.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	hunks, err := example.Diff("../../../docs/migration-controller-runtime.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	after, err := example.Apply(string(before), hunks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	folder := t.TempDir()
 	file, binary := filepath.Join(folder, "main.go"), filepath.Join(folder, "operator")
-	if err := os.WriteFile(file, []byte(after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, []byte(after), 0o600))
 	for _, source := range []string{"example/testdata/before.go", file} {
-		if err := example.Build(t.Context(), module, source, binary, "-trimpath", "-ldflags=-s -w"); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, example.Build(t.Context(), module, source, binary, "-trimpath", "-ldflags=-s -w"))
 	}
 	c := cluster.Shared(t)
 	namespace, client := c.Namespace(t), c.Client(t).Kube()
@@ -48,9 +38,7 @@ func TestMigration_FromManager(t *testing.T) {
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list", "watch", "update"}},
 	}})
 	kubeconfig := filepath.Join(folder, "kubeconfig")
-	if err := cluster.WriteKubeconfig(kubeconfig, config, namespace); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.WriteKubeconfig(kubeconfig, config, namespace))
 	labels := map[string]string{"app": "x"}
 	deployments := client.AppsV1().Deployments(namespace)
 	if _, err := deployments.Create(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: appsv1.DeploymentSpec{

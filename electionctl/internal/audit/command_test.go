@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/internal/testutil/auditlog"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // execute runs the command. It returns the output, the error and the exit code.
@@ -96,9 +97,7 @@ func TestAudit_ExitCodes(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	log := file("audit.log", good)

@@ -99,13 +99,9 @@ func start(t *testing.T, change func(*Config, *exec.Cmd), program ...string) *ca
 		change(&r.c.Config, r.cmd)
 	}
 	text, err := json.Marshal(r.c) //nolint:staticcheck // SA1026: Client is nil
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	r.cmd.Env = append(os.Environ(), "RUN="+string(text))
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, r.cmd.Start())
 	go func() {
 		defer close(r.ended)
 		_ = r.cmd.Wait()
@@ -128,9 +124,7 @@ func short(c *Config, _ *exec.Cmd) {
 func (r *candidate) output() string {
 	r.t.Helper()
 	raw, err := os.ReadFile(r.out.Name())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	harness.Must(r.t, err)
 	return string(raw)
 }
 
@@ -205,9 +199,7 @@ func (r *candidate) supervisor() *os.Process {
 		r.t.Fatal("the candidate has the children", children, err)
 	}
 	process, err := os.FindProcess(children[0])
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	harness.Must(r.t, err)
 	return process
 }
 
@@ -293,9 +285,7 @@ func TestRun_ExitCodes(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(path, []byte(text), 0o700))
 		return path
 	}
 	for name, c := range map[string]struct {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -60,9 +61,7 @@ func TestInstall_RepeatsVerification(t *testing.T) {
 			return away(r)
 		})
 		set, declarations, err := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}}.render()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		late := errors.New("too late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*verifyPause-time.Millisecond, late)
 		defer cancel()
@@ -113,14 +112,10 @@ func TestReport_Output(t *testing.T) {
 		"invalid": {"hello", "table", "", ":1: not a JSON event of an audit log"},
 	} {
 		path := filepath.Join(t.TempDir(), "audit.log")
-		if err := os.WriteFile(path, []byte(x.log), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(path, []byte(x.log), 0o600))
 		for _, log := range []string{path, "-"} {
 			file, err := os.Open(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			defer file.Close()
 			os.Stdin = file
 			var out bytes.Buffer
@@ -138,9 +133,7 @@ func TestReport_Output(t *testing.T) {
 func TestFindings_Output(t *testing.T) {
 	findings := []Finding{{Server: "s", What: "one", Verdict: Holds}, {Server: "s", What: "two", Verdict: Fails, Why: "so"}}
 	text, err := json.MarshalIndent([]Finding{findings[1], findings[0]}, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	const table = "FAILS    two: so\n2 checks: 1 passed, 0 skipped, 0 unclear, 1 failed\n"
 	for output, want := range map[string]string{
 		"": table, "table": table, "json": string(text) + "\n",

@@ -11,6 +11,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // configElections are an election that all revisions share and one per revision.
@@ -82,9 +83,7 @@ func TestConfig_File(t *testing.T) {
 		strings.Replace(good, "lease", "endpoints", 1): `lock "endpoints"`,
 	} {
 		name := filepath.Join(t.TempDir(), "fence.yaml")
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(name, []byte(content), 0o600))
 		var out strings.Builder
 		err := Config{File: name, Set: "a-set"}.Render(&out)
 		if want != "" {
@@ -120,9 +119,7 @@ var sharedElection = configElections[:1]
 // TestChart_Path checks the path in a printed helm command, which a user can run in any directory.
 func TestChart_Path(t *testing.T) {
 	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	tags := filepath.Join("deploy", "charts", "tags")
 	for folder, want := range map[string]string{root: filepath.Join(root, tags), t.TempDir(): tags} {
 		t.Chdir(folder)

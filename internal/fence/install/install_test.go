@@ -21,6 +21,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestApply_Unchanged(t *testing.T) {
@@ -245,8 +246,6 @@ func simple(t *testing.T, set string, accounts ...string) fence.Set {
 func render(t *testing.T, name string, declarations ...fence.Declaration) fence.Set {
 	t.Helper()
 	set, err := fence.Render(name, declarations...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return set
 }

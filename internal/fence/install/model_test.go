@@ -15,6 +15,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // upgradesVariable is the number of random upgrades.
@@ -141,9 +142,7 @@ func asEarlier(p fence.Pair) {
 
 func TestModel_Upgrades(t *testing.T) {
 	upgrades, err := strconv.Atoi(cmp.Or(os.Getenv(upgradesVariable), "400"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for n := range (upgrades + perTrial - 1) / perTrial {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestReport(t *testing.T) {
@@ -48,9 +49,7 @@ func TestReport(t *testing.T) {
 	}
 	log.WriteString("\n  \n" + with(func(l *auditLine) { l.name = strings.Repeat("n", 1<<20) }).String())
 	found, err := Report("log", strings.NewReader(log.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var got []string
 	for _, f := range found {
 		f.Object = strings.ReplaceAll(f.Object, strings.Repeat("n", 1<<20), "long")

@@ -54,9 +54,7 @@ func away(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: errAw
 func clientOf(t *testing.T, config *rest.Config) kube.Client {
 	t.Helper()
 	client, err := newClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return client
 }
 
@@ -126,9 +124,7 @@ func metrics(t *testing.T, c prometheus.Collector) []string {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var all []string
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

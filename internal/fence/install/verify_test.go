@@ -14,6 +14,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -43,9 +44,7 @@ func fenced(t *testing.T, d fence.Declaration) (*judging, fence.Set) {
 func verified(t *testing.T, j *judging, set fence.Set, d fence.Declaration) []string {
 	t.Helper()
 	found, err := Verify(t.Context(), j.config(), set, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var lines []string
 	for _, f := range found {
 		if f.Server != j.URL {

@@ -8,6 +8,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 //go:embed rendered.yaml
@@ -27,9 +29,7 @@ type Rules struct {
 func Of(t testing.TB, trial, namespace, revision string, more ...string) Rules {
 	t.Helper()
 	all := map[string]Rules{}
-	if err := yaml.Unmarshal([]byte(strings.NewReplacer("the-namespace", namespace, "the-revision", revision).Replace(rendered)), &all); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, yaml.Unmarshal([]byte(strings.NewReplacer("the-namespace", namespace, "the-revision", revision).Replace(rendered)), &all))
 	rules, ok := all[trial]
 	if !ok {
 		t.Fatalf("no permissions of the trial %q", trial)

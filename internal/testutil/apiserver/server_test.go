@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func configMap(name, value string) *corev1.ConfigMap {
@@ -25,9 +27,7 @@ func TestServer_CompareAndSwap(t *testing.T) {
 	s := New(configMap("a", "1"))
 	client := s.Kube().CoreV1().ConfigMaps("n")
 	old, err := client.Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	changed := old.DeepCopy()
 	changed.Data["key"] = "2"
 	if _, err := client.Update(t.Context(), changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
@@ -67,9 +67,7 @@ func TestServer_Watch(t *testing.T) {
 			t.Fatal(list, err)
 		}
 		w, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "metadata.name=a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		defer w.Stop()
 		s.Put(configMap("b", "2"))
 		s.Put(configMap("a", "2"))

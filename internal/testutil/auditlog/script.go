@@ -11,6 +11,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Script builds an audit log. Each write gets the next version, and its response comes a second after the previous one.
@@ -101,9 +103,7 @@ func (s *Script) Log(r Request) {
 		"responseObject": r.Object, "requestReceivedTimestamp": metav1.NewMicroTime(s.Clock), "stageTimestamp": metav1.NewMicroTime(s.Clock),
 	}
 	encoded, err := json.Marshal(line)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	s.Lines.Write(append(encoded, '\n'))
 }
 
@@ -182,9 +182,7 @@ func (s *Script) Play(text string) {
 			s.remove(args[0], strings.Trim(args[1], "-"), args[2])
 		case "put":
 			var object Fields
-			if err := json.Unmarshal([]byte(args[3]), &object); err != nil {
-				s.t.Fatal(err)
-			}
+			harness.Must(s.t, json.Unmarshal([]byte(args[3]), &object))
 			s.Put("admin", "update", args[0], args[1], args[2], object)
 		case "wait":
 			s.Clock = s.Clock.Add(time.Duration(s.number(args[0])) * time.Second)
@@ -197,9 +195,7 @@ func (s *Script) Play(text string) {
 func (s *Script) number(text string) int {
 	s.t.Helper()
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	return n
 }
 

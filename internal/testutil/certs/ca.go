@@ -11,6 +11,8 @@ import (
 	"math/big"
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // The validity is long enough for any test.
@@ -96,17 +98,13 @@ func CA(t testing.TB) []byte {
 func KeyPair(t testing.TB) (certificate, private []byte) {
 	t.Helper()
 	pair, err := authority(t).Sign(&x509.Certificate{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return pair.Cert, pair.Key
 }
 
 func authority(t testing.TB) *Authority {
 	t.Helper()
 	a, err := NewAuthority("incumbent tests")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return a
 }

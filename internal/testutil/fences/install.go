@@ -16,9 +16,7 @@ import (
 func Install(t testing.TB, client kubernetes.Interface, name string, declarations ...fence.Declaration) (set fence.Set, remove func()) {
 	t.Helper()
 	set, err := fence.Render(name, declarations...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	remove = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*harness.Patience)
 		defer cancel()

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the generated texts to their files")
@@ -13,9 +15,7 @@ var rewrite = flag.Bool("rewrite", false, "write the generated texts to their fi
 func File(t testing.TB, file, text string) {
 	t.Helper()
 	if *rewrite {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	want := strings.Split(read(t, file), "\n")
 	for i, line := range strings.Split(text, "\n") {
@@ -43,8 +43,6 @@ func Section(t testing.TB, file, begin, end, text string) {
 func read(t testing.TB, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return string(content)
 }

@@ -14,6 +14,14 @@ const (
 	every    = 5 * time.Millisecond
 )
 
+// Must ends the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Until waits until a condition holds, and fails the test after Patience.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -16,9 +17,7 @@ var plainChecks = []check{
 		if _, _, err := a.Get(t.ctx); !apierrors.IsNotFound(err) {
 			t.Errorf("get before create: error %v, want NotFound", err)
 		}
-		if err := a.Create(t.ctx, recordOf(a, 1)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, a.Create(t.ctx, recordOf(a, 1)))
 		if err := b.Create(t.ctx, recordOf(b, 1)); !apierrors.IsAlreadyExists(err) {
 			t.Errorf("second create: error %v, want AlreadyExists", err)
 		}
@@ -50,9 +49,7 @@ var plainChecks = []check{
 		if _, _, err := b.Get(t.ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.Update(t.ctx, recordOf(b, 2)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, b.Update(t.ctx, recordOf(b, 2)))
 		t.wantAnnotations(t.must(a.Read(t.ctx)), allAnnotations())
 	}},
 	{"get of an unreadable record", func(t *trial) {
@@ -62,9 +59,7 @@ var plainChecks = []check{
 		if _, raw, err := a.Get(t.ctx); !errors.Is(err, k8sresourcelock.ErrUnreadable) || raw == nil {
 			t.Errorf("raw %q, error %v; want ErrUnreadable", raw, err)
 		}
-		if err := a.Update(t.ctx, recordOf(a, 2)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, a.Update(t.ctx, recordOf(a, 2)))
 		t.wantStored(recordOf(a, 2))
 	}},
 	{"identity, key, description", func(t *trial) {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Target is one expression of the dashboard of the chart.
@@ -18,18 +20,14 @@ var chosen = strings.NewReplacer("$__rate_interval", "1m", "$namespace", ".*", "
 func Dashboard(t testing.TB, root string) (all []Target) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "deploy", "charts", "pilot", "files", "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var read struct {
 		Panels []struct {
 			Title, Description, Type string
 			Targets                  []struct{ Expr, LegendFormat string }
 		}
 	}
-	if err := json.Unmarshal(content, &read); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal(content, &read))
 	for _, p := range read.Panels {
 		if p.Title == "" || p.Description == "" && p.Type != "row" {
 			t.Errorf("panel %q: title and description %q", p.Title, p.Description)

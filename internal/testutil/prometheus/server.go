@@ -39,13 +39,9 @@ func Start(t testing.TB, config map[string]any) *Server {
 	t.Helper()
 	folder := t.TempDir()
 	content, err := yaml.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	file := filepath.Join(folder, "prometheus.yaml")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, content, 0o600))
 	s := &Server{address: reserve(t), client: &http.Client{}}
 	t.Cleanup(s.client.CloseIdleConnections)
 	process := harness.Start(t, "prometheus", nil, Installed(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"),
@@ -67,9 +63,7 @@ func Start(t testing.TB, config map[string]any) *Server {
 func reserve(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	return net.JoinHostPort("127.0.0.2", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
 }

@@ -14,6 +14,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -47,14 +48,10 @@ func servedBy(t *testing.T, lists map[string]any, write func(apiserver.Request) 
 		}
 	})
 	client, err := kube.NewClient(server.Config(), kube.WithRateLimit(-1, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	config.Namespace = "system"
 	c, err := New(client, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(c.Close)
 	return c, server
 }
@@ -82,9 +79,7 @@ func TestCaches_Lookup(t *testing.T) {
 			}),
 			"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
 		})
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, c.Warm(t.Context()))
 		if got := c.defaults("other"); got != nil {
 			t.Errorf("defaults of a class without defaults: %+v", got)
 		}
@@ -174,9 +169,7 @@ func TestCurrentTemplate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		filled := func(items ...corev1.ConfigMap) *Controller {
 			c := served(t, map[string]any{"configmaps": listed(items)})
-			if err := c.Warm(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, c.Warm(t.Context()))
 			return c
 		}
 		configMap := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: defaultTemplateName}, Data: map[string]string{templateKey: embedded}}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -105,9 +106,7 @@ func TestApply_WithClaim(t *testing.T) {
 				return c.get
 			})
 			client, err := dynamic.NewForConfig(server.Config())
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			document := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service"}}
 			document.SetResourceVersion("42")
 			got, err := apply(t.Context(), client.Resource(Service.Resource()).Namespace("shop"), Step{Kind: Service, Namespace: "shop", Name: "web", Document: document.Object, Claim: true})

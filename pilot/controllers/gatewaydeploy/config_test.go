@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -26,9 +27,7 @@ func TestConfig(t *testing.T) {
 		t.Errorf("Validate returned %v", err)
 	}
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if _, err := New(client, Config{Namespace: "No_Name"}); err == nil || !strings.Contains(err.Error(), `gateway deployment controller: system namespace "No_Name"`) {
 		t.Errorf("New returned %v", err)
 	}

@@ -64,9 +64,7 @@ func newSending(t *testing.T, p *played) *sending {
 			s.events = append(s.events, ref.Name+" "+reason+": "+fmt.Sprintf(message, args...))
 		},
 	})
-	if err := s.Warm(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, s.Warm(t.Context()))
 	return s
 }
 
@@ -420,9 +418,7 @@ func TestNamespaces_TakeTurns(t *testing.T) {
 			"deployment": "spec: {template: {spec: {tolerations: [" + strings.Repeat("{},", maxElements+1) + "]}}}",
 		}})
 		c, err := New(s.Client, Config{Namespace: "system", Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		return c, s
 	}, func(s *controllertest.Stub, namespace, name string) {
 		gw := play(t, named(name), parameters("params")).Gateway

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // TestOverlay_Escapes has overlays of a Gateway that must be rejected, quickly.
@@ -63,9 +65,7 @@ func TestMetadata_FormerSelector(t *testing.T) {
 		for _, s := range p.plan().Steps {
 			if s.Kind == Deployment {
 				d, err := Deployment.typed(s.Document)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				if text, _ := toJSON(d); contains(text, `"`+formerGatewayLabel+`":"other"`) {
 					t.Errorf("%s: Pods have the former selector label of Gateway other", name)
 				}

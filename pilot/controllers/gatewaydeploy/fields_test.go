@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // sample returns a value of a type. An object has an unknown field.
@@ -292,9 +294,7 @@ spec: {template: {metadata: {labels: {sidecar.istio.io/inject: 'true'}}, spec: {
 func remainder(t *testing.T, kind Kind, document map[string]any) metav1.Object {
 	t.Helper()
 	o, err := kind.typed(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	keep := func(meta *metav1.ObjectMeta) {
 		for _, keys := range []map[string]string{meta.Labels, meta.Annotations} {
 			for key := range keys {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -96,9 +97,7 @@ func listeners(t *testing.T, texts ...string) (all []gateway.Listener) {
 		called, text, _ := strings.Cut(text, ":")
 		text, transport, _ := strings.Cut(text, "/")
 		number, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		all = append(all, gateway.Listener{
 			Name: gateway.SectionName(called), Protocol: gateway.ProtocolType(cmp.Or(transport, "HTTPS")), Port: gateway.PortNumber(number),
 		})

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -86,9 +87,7 @@ func TestOverlay_Identity(t *testing.T) {
 		"metadata.ownerReferences": []any{}, "metadata.finalizers": []any{"example.com/a"}, "metadata.managedFields": []any{map[string]any{"manager": "a"}},
 	} {
 		text, err := toJSON(edited(map[string]any{}, value, strings.Split(path, ".")...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if path == "metadata.ownerReferences" {
 			text = `{"metadata":{"ownerReferences":null}}`
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -100,9 +101,7 @@ func TestDecide_NewGateway(t *testing.T) {
 		}
 	}
 	var deployment appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(plan.document(Deployment).Object, &deployment); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(plan.document(Deployment).Object, &deployment))
 	container := deployment.Spec.Template.Spec.Containers[0]
 	if deployment.Spec.Template.Spec.ServiceAccountName != "web-istio" || container.Image != "auto" || strings.Join(container.Args, " ") != "--ports 8080" {
 		t.Errorf("the Pods are %+v", deployment.Spec.Template.Spec)

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestTemplate_Invalid(t *testing.T) {
@@ -127,9 +129,7 @@ func TestTemplate_PortsAndAddress(t *testing.T) {
 func TestTemplate_Values(t *testing.T) {
 	text := `metadata: {annotations: {all: {{ printf "%s %s %s %s %s %s %s %s %s %s" .Gateway .Class .Namespace .UID .Name .ServiceAccount .Image .Revision .ServiceType .Listen | quote }}}}`
 	template, err := parseTemplate("a test", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	p := play(t, annotated(accountOverride, "sa"))
 	documents, err := template.render(p.values(namesOf(p.Gateway)))
 	if err != nil || len(documents) != 1 {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -38,9 +39,7 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 	}
 	p := &played{t: t, objects: map[string]metav1.Object{}, configs: map[string]*corev1.ConfigMap{}}
 	fields, err := newFields(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	p.View = View{
 		Fields:  fields,
 		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
@@ -74,18 +73,12 @@ func (p *played) put(kind Kind, by ...write) metav1.Object {
 		} else {
 			err = server.Update(o, w.manager)
 		}
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		harness.Must(p.t, err)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(server.Live())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	harness.Must(p.t, err)
 	o, err := kind.typed(content)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	harness.Must(p.t, err)
 	o.SetManagedFields(server.ManagedFields())
 	o.SetResourceVersion("42")
 	p.objects[string(kind)+"/"+o.GetName()] = o
@@ -191,13 +184,9 @@ func parameters(name string) func(*gateway.Gateway) {
 func unstarted(t *testing.T, config Config) *Controller {
 	t.Helper()
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	c, err := New(client, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }

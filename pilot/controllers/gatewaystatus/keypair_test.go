@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestCheckedSecret(t *testing.T) {
@@ -73,9 +74,7 @@ type rsaFields struct {
 func rsaKeyPair(t testing.TB) (certificate, complete, incomplete []byte) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	if certificate, err = x509.CreateCertificate(rand.Reader, template, template, key.Public(), key); err != nil {
 		t.Fatal(err)
@@ -102,9 +101,7 @@ func pkcs8(t testing.TB, key []byte) []byte {
 		OID asn1.ObjectIdentifier
 		No  asn1.RawValue
 	}{asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, null}, key})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return der
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -185,9 +186,7 @@ func (s *stub) controller(config Config) *Controller {
 	s.Helper()
 	config.Tags, config.Event, config.Logger = s, s.note, slog.New(slog.NewTextHandler(&s.Log, nil))
 	c, err := New(s.Client, config)
-	if err != nil {
-		s.Fatal(err)
-	}
+	harness.Must(s.T, err)
 	return c
 }
 

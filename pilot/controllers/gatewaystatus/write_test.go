@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -36,9 +37,7 @@ func steps(t *testing.T, p *patch) (all []string) {
 		Op, Path string
 		Value    any
 	}
-	if err := json.Unmarshal(p.body, &ops); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal(p.body, &ops))
 	for _, op := range ops {
 		value := ""
 		switch v := op.Value.(type) {

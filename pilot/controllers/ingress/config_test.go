@@ -7,14 +7,13 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 func TestNew_ReportsAllErrors(t *testing.T) {
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	good := Config{Mode: "Strict", Class: "istio", Service: key{Namespace: "istio-system", Name: "istio-ingressgateway"}}
 	_, err = New(client, Config{Mode: "sometimes", Service: key{Namespace: "No_Space", Name: "9"}})
 	for _, want := range []string{"ingress controller: ", `unknown mode "sometimes"`, "class is not set", `"No_Space"`, `service "9"`} {
@@ -26,9 +25,7 @@ func TestNew_ReportsAllErrors(t *testing.T) {
 		t.Errorf("New without a client: %v", err)
 	}
 	c, err := New(client, good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if c.config.Mode != Strict || c.config.Logger != slog.Default() {
 		t.Errorf("config is %+v", c.config)
 	}

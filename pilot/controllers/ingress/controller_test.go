@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -119,9 +120,7 @@ func TestReconcile_FollowsService(t *testing.T) {
 			}
 		}
 		c := s.controller()
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, c.Warm(t.Context()))
 		defer c.Close()
 		var want []string
 		check := func(step string, more ...string) {

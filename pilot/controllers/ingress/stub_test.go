@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // stub is an API server for the controller.
@@ -62,9 +63,7 @@ func (s *stub) controllerOf(config Config) *Controller {
 	s.Helper()
 	config.Mode, config.Class, config.Event, config.Logger = Strict, "istio", s.events.Eventf, slog.New(slog.NewTextHandler(&s.Log, nil))
 	c, err := New(s.Client, config)
-	if err != nil {
-		s.Fatal(err)
-	}
+	harness.Must(s.T, err)
 	return c
 }
 
@@ -86,9 +85,7 @@ func (s *stub) patches() (all []string) {
 			s.Errorf("%s is not guarded", w)
 		}
 		content, err := json.Marshal(map[string]any{"uid": metadata["uid"], "status": w.Body["status"]})
-		if err != nil {
-			s.Fatal(err)
-		}
+		harness.Must(s.T, err)
 		all = append(all, w.Name+" "+w.Subresource+" "+string(content))
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func block(kind string, content []byte) string {
@@ -65,15 +66,11 @@ func TestBundle_KeepsLastValid(t *testing.T) {
 	one, two := string(certs.CA(t)), string(certs.CA(t))
 	write := func(content string) func() {
 		return func() {
-			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, os.WriteFile(file, []byte(content), 0o600))
 		}
 	}
 	remove := func() {
-		if err := os.RemoveAll(file); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.RemoveAll(file))
 	}
 	for i, step := range []struct {
 		do      func()
@@ -110,9 +107,7 @@ func TestBundle_KeepsLastValid(t *testing.T) {
 func TestReadBundle_Errors(t *testing.T) {
 	folder := t.TempDir()
 	pipe := filepath.Join(folder, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, syscall.Mkfifo(pipe, 0o600))
 	for path, want := range map[string]string{pipe: "not a regular file", folder: "not a regular file", filepath.Join(folder, "missing"): "no such file"} {
 		if content, err := readBundle(path); err == nil || !strings.Contains(err.Error(), want) || content != "" {
 			t.Errorf("%s: %q, %v; want %q", path, content, err, want)
@@ -123,9 +118,7 @@ func TestReadBundle_Errors(t *testing.T) {
 	}
 	open := func() int {
 		all, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		return len(all)
 	}
 	for before, n := open(), 0; n < 100; n++ {
@@ -134,9 +127,7 @@ func TestReadBundle_Errors(t *testing.T) {
 		}
 	}
 	long := filepath.Join(folder, "long")
-	if err := os.WriteFile(long, bytes.Repeat([]byte("x"), maxBundle+10), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(long, bytes.Repeat([]byte("x"), maxBundle+10), 0o600))
 	if content, err := readBundle(long); err == nil || len(content) != maxBundle+1 {
 		t.Errorf("%d bytes were read, %v", len(content), err)
 	}

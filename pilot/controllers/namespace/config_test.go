@@ -8,14 +8,13 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 func TestNew_ReportsAllErrors(t *testing.T) {
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	_, err = New(client, Config{Excluded: []string{"kube-system", "No_Name"}, DiscoverySelectors: []string{"a=b", "a in b", " "}})
 	for _, want := range []string{"file is not set", `"No_Name"`, `discovery selector "a in b"`, `discovery selector " " selects all namespaces`} {
 		if err == nil || !strings.Contains(err.Error(), want) {

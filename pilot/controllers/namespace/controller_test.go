@@ -12,6 +12,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // The cache holds the current bundle once.
@@ -34,9 +35,7 @@ func TestWarm_ReadsOnce(t *testing.T) {
 		s := newStub(t, space("a"))
 		c := s.controller(Config{BundleFile: file})
 		for range 2 {
-			if err := c.Warm(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, c.Warm(t.Context()))
 		}
 		if c.bundle.current() == "" || s.count() != 0 {
 			t.Errorf("the bundle is not read, or %d writes", s.count())

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // stub is an API server for the controller.
@@ -54,9 +55,7 @@ func (s *stub) controller(config Config) *Controller {
 	s.Helper()
 	config.Logger = slog.New(slog.NewTextHandler(&s.Log, nil))
 	c, err := New(s.Client, config)
-	if err != nil {
-		s.Fatal(err)
-	}
+	harness.Must(s.T, err)
 	return c
 }
 

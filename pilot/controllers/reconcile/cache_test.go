@@ -202,9 +202,7 @@ func TestClose(t *testing.T) {
 		s := newStore(configMap("a", "1"))
 		c, cached := newController(t, &recorder{}, s, nil)
 		for range 2 {
-			if err := c.Warm(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, c.Warm(t.Context()))
 			informer := cached.informer.Load()
 			cached.At("a", Ref{Namespace: "n", Name: "a"}).Behind(nil)
 			cached.answers.add(types.NamespacedName{Name: "b"}, &answer[string, *corev1.ConfigMap]{})

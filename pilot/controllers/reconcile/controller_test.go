@@ -35,9 +35,7 @@ func TestController_First(t *testing.T) {
 		c, _ := newController(t, r, s, nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
 			config.First = func(key string) bool { return key == "e" || key == "g" }
 		})
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, c.Warm(t.Context()))
 		defer c.Close()
 		stop := start(t, c)
 		synctest.Wait()
@@ -73,9 +71,7 @@ func TestController_Keys(t *testing.T) {
 		}
 		c.Enqueue("a")
 		c.EnqueueAll()
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, c.Warm(t.Context()))
 		s.put(configMap("c", "1"))
 		check("before Run")
 		stop := start(t, c)
@@ -246,17 +242,13 @@ func TestRun_StopWithoutResponse(t *testing.T) {
 		server := apiserver.New()
 		server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Hang: true} })
 		deaf, err := kube.NewClient(server.Config())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		var c *Controller[string]
 		c, err = New(deaf, Config[string]{Reconcile: func(ctx context.Context, key string) error {
 			_, err := c.Client().Kube().CoreV1().ConfigMaps("n").Create(ctx, configMap(key, "1"), metav1.CreateOptions{})
 			return err
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		Watch(c, Kind[string, *corev1.ConfigMap]{Name: "configmaps", From: From(newStore(configMap("a", "1")), Selector{}),
 			Keys: func(o *corev1.ConfigMap) []string { return []string{o.Name} }})
 		stop := start(t, c)

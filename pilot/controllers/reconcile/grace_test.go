@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestGrace(t *testing.T) {
@@ -39,9 +41,7 @@ func TestGrace(t *testing.T) {
 						t.Fatal(err)
 					}
 					wait, err := time.ParseDuration(after)
-					if err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(t, err)
 					<-time.After(wait)
 					synctest.Wait()
 					if got := g.Keeps("x", types.UID(source), value == has); got != want {

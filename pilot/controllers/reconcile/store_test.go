@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -86,9 +87,7 @@ func (s *store) reads() (requests []string) {
 func client(t *testing.T) kube.Client {
 	t.Helper()
 	c, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return c
 }
 
@@ -137,9 +136,7 @@ func newController(t *testing.T, r *recorder, s *store, log *slog.Logger, change
 		change(&config, &kind)
 	}
 	c, err := New(client(t), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return c, Watch(c, kind)
 }
 

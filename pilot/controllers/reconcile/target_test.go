@@ -221,9 +221,7 @@ func TestTarget_BehindUntilEvent(t *testing.T) {
 func TestTarget_Answered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, cached := newController(t, &recorder{}, newStore(configMap("a", "1")), nil)
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, c.Warm(t.Context()))
 		defer c.Close()
 		target := cached.At("key", Ref{Namespace: "n", Name: "a", In: "uid"})
 		have := cached.Get("n", "a")

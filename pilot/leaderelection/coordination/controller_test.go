@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // The coordinator names a candidate that answers its ping, also after its watches have ended, in a later term, and after the leader
@@ -20,9 +21,7 @@ func TestController_FollowsObjects(t *testing.T) {
 		server := apiserver.New(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n"}, Spec: coordinatedSpec})
 		c := controllerOf(t, server.Config())
 		defer c.Close()
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, c.Warm(t.Context()))
 		for _, step := range []struct {
 			what, candidate string
 			change          func()

@@ -53,9 +53,7 @@ func runWith(t *testing.T, server *apiserver.Server) (log *harness.Log, end func
 		},
 		Client: server.Kube(), Namespace: "ns", Lease: "x", Pod: "pod-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- publisher.Run(ctx) }()

@@ -36,16 +36,12 @@ func candidateOf(name string) *coordinationv1beta1.LeaseCandidate {
 func controllerOf(t *testing.T, config *rest.Config) *Controller {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	c, err := New(Config{
 		Client: client, Namespace: "n", Logger: slog.New(slog.DiscardHandler),
 		Situation: func() (Situation, bool) { return Situation{DefaultRevision: "r"}, true },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return c
 }
 

@@ -62,9 +62,7 @@ func (p *labelled) start() {
 	config.LabelPod = types.NamespacedName{Namespace: "pods", Name: "a"}
 	config.Logger = cmp.Or(p.logger, slog.New(slog.NewTextHandler(&p.log, nil)))
 	l, err := leaderelection.New(p.client, config)
-	if err != nil {
-		p.Fatal(err)
-	}
+	harness.Must(p, err)
 	l.AddRunContext(func(ctx context.Context) error {
 		p.runs.Store(true)
 		<-ctx.Done()
@@ -87,9 +85,7 @@ func (p *labelled) want(when, value string) {
 	p.Helper()
 	synctest.Wait()
 	pod, err := p.clientset.CoreV1().Pods("pods").Get(p.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		p.Fatal(err)
-	}
+	harness.Must(p, err)
 	if got := pod.Labels[leaderelection.LeaderLabel]; got != value {
 		p.Errorf("%s: label %q, want %q", when, got, value)
 	}
@@ -189,9 +185,7 @@ func TestLabelPod_Hangs(t *testing.T) {
 		p.client, err = kube.NewClient(&rest.Config{
 			Host: "http://pods.invalid", WrapTransport: func(http.RoundTripper) http.RoundTripper { return hanging{} },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		log := blockedLog{slog.DiscardHandler, make(chan struct{})}
 		p.logger = slog.New(log)
 		p.start()

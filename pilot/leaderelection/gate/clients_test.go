@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 )
 
@@ -18,9 +19,7 @@ func TestNotLeaderError_ThroughClient(t *testing.T) {
 	config := &rest.Config{Host: "http://127.0.0.1:1", QPS: -1}
 	config.Wrap(g.Transport)
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	maps := client.CoreV1().ConfigMaps("a")
 	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
 	var refused *gate.NotLeaderError

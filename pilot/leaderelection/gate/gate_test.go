@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -200,9 +201,7 @@ func TestGate_FinishedWritesAreForgotten(t *testing.T) {
 	req := write(ctx, t)
 	writes := func(n int) {
 		for range n {
-			if err := send(g, answering(http.StatusOK, &body{}), req); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, send(g, answering(http.StatusOK, &body{}), req))
 		}
 	}
 	held := func() uint64 {

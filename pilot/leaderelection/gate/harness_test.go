@@ -82,9 +82,7 @@ func answering(status int, b *body) http.RoundTripper {
 func requestOf(ctx context.Context, t *testing.T, method, path string, body io.Reader) *http.Request {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, "http://127.0.0.1"+path, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return req
 }
 

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -71,9 +72,7 @@ func TestTransport_Retries(t *testing.T) {
 				}
 				begun := time.Now()
 				resp, err := g.Transport(api).RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				if took := time.Since(begun); len(bodies) != x.tries || (took == 15*time.Second) != (x.tries == limit) {
 					t.Errorf("%d attempts in %v", len(bodies), took)
 				}
@@ -179,9 +178,7 @@ func TestTransport_PassesErrors(t *testing.T) {
 	g = openGate(time.Hour)
 	for _, status := range []int{http.StatusOK, http.StatusForbidden, http.StatusUnprocessableEntity} {
 		resp, err := g.Transport(answering(status, &body{Reader: &breaksOnce{}, onEnd: errBroken})).RoundTrip(write(t.Context(), t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if _, err := io.ReadAll(resp.Body); !errors.Is(err, errBroken) {
 			t.Errorf("%d: reading the response: %v", status, err)
 		}
@@ -217,9 +214,7 @@ func TestTransport_CallerCancelsRead(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		b := &body{Reader: strings.NewReader("{}"), onRead: x.onRead}
 		resp, err := g.Transport(answering(http.StatusOK, b)).RoundTrip(write(ctx, t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if x.givesUp {
 			cancel(errGaveUp)
 		}

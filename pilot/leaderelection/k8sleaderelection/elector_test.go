@@ -267,9 +267,7 @@ func runStuck(t *testing.T) {
 			select {}
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Log(elector.Campaign(ctx))
 }
 

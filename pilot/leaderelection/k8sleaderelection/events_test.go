@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
@@ -172,9 +173,7 @@ func TestEvents_OperatorStepDown(t *testing.T) {
 		a := startRecorded(t, store, "a", "stable", events)
 		advance(time.Minute)
 		operator := admin.Operator{Lock: store.Lock("operator", "").Lock, Requester: "alice"}
-		if err := operator.StepDown(t.Context(), "test", time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, operator.StepDown(t.Context(), "test", time.Minute))
 		advance(time.Second)
 		got, _, _ := events.take()
 		if a.Live() || !slices.Contains(got, "a stepping down at the request of alice in annotation incumbent.dev/handover-request") {

@@ -83,9 +83,7 @@ func prepareKey(t *testing.T, store *locktest.Store, identity, key string, chang
 		f(&config)
 	}
 	elector, err := le.NewLeaderElector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	c.LeaderElector = elector
 	return c
 }

@@ -31,9 +31,7 @@ func idleLoop(t testing.TB, lock k8sresourcelock.Interface, change ...func(*Lead
 		f(&config)
 	}
 	le, err := NewLeaderElector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	l := newLoop(le, false)
 	l.values = t.Context()
 	l.events = make(chan *event, 16)
@@ -391,9 +389,7 @@ func TestPass_OrderOfEffects(t *testing.T) {
 		overwritten.Record.HolderIdentity = "x"
 		overwritten.ResourceVersion += "0"
 		snap, err := overwritten.Decode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		pass(&event{in: core.Input{Kind: core.Seen, Snap: snap}, lock: overwritten}, "gate false, running", "remove, running", "timer")
 	})
 	synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -71,18 +72,14 @@ func TestMetrics_AsInClientGo(t *testing.T) {
 				LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
 				Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			return elector.Run
 		}},
 		"elector": {ours, func(t *testing.T, lock *locktest.Lock) func(context.Context) {
 			elector, err := le.NewLeaderElector(le.LeaderElectionConfig{
 				Lock: lock.Lock, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, Clock: testClock(),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			return elector.Run
 		}},
 	} {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -34,9 +35,7 @@ func TestPlainLock(t *testing.T) {
 	version := func() string {
 		t.Helper()
 		snap, err := p.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if snap.Raw == nil || snap.UID == "" {
 			t.Errorf("snapshot without raw record or UID: %+v", snap)
 		}

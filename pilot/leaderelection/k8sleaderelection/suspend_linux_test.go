@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
@@ -83,9 +84,7 @@ func boottimeIn(d time.Duration) int64 { return readBoottime() + int64(d) }
 func openTimers(t *testing.T) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, e := range entries {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(to, "timerfd") {
 			n++
@@ -100,13 +99,9 @@ func (t *timerfd) wants(test *testing.T, want time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	conn, err := t.file.SyscallConn()
-	if err != nil {
-		test.Fatal(err)
-	}
+	harness.Must(test, err)
 	var timer unix.ItimerSpec
-	if err := conn.Control(func(fd uintptr) { _ = unix.TimerfdGettime(int(fd), &timer) }); err != nil {
-		test.Fatal(err)
-	}
+	harness.Must(test, conn.Control(func(fd uintptr) { _ = unix.TimerfdGettime(int(fd), &timer) }))
 	if left := time.Duration(timer.Value.Nano()); left > want || left < want-10*time.Minute {
 		test.Errorf("the timer fires in %v, want %v", left, want)
 	}

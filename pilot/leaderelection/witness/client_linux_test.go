@@ -27,15 +27,11 @@ func TestMain(m *testing.M) {
 func connected(t *testing.T) (*Client, *session) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	file := os.NewFile(uintptr(fds[1]), "witness")
 	defer file.Close()
 	conn, err := net.FileConn(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	c := newClient("", fds[0])
 	t.Cleanup(func() {
 		c.close()
@@ -43,9 +39,7 @@ func connected(t *testing.T) (*Client, *session) {
 	})
 	all := &sessions{}
 	s, err := all.add(conn.(*net.UnixConn), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return c, s
 }
 
@@ -115,9 +109,7 @@ func TestClient_RepeatsNothing(t *testing.T) {
 			break
 		}
 		s := terms{}
-		if err := s.apply(raw[:n], connection.accepts); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, s.apply(raw[:n], connection.accepts))
 		text := "removed"
 		for key, r := range s {
 			text = key.Cluster + " " + r.Grace.String()
@@ -144,9 +136,7 @@ func TestSession_Identity(t *testing.T) {
 func TestSession_RejectedMessage(t *testing.T) {
 	c, s := connected(t)
 	c.Register(term(1))
-	if err := syscall.Sendto(c.fd, []byte("invalid"), 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, syscall.Sendto(c.fd, []byte("invalid"), 0, nil))
 	c.Register(term(2))
 	c.close()
 	if !s.receive(Options{}.withDefaults()) || len(s.terms) > 0 {

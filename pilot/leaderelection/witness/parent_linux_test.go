@@ -66,9 +66,7 @@ func start(t *testing.T, mode string, change func(*exec.Cmd)) (*exec.Cmd, *harne
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env, cmd.Stdout = append(os.Environ(), "MODE="+mode), out
 	change(cmd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -116,9 +114,7 @@ func TestParent_IgnoredHangup(t *testing.T) {
 // The log of a release may have no reader.
 func TestParent_ClosedStandardError(t *testing.T) {
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	_ = read.Close()
 	cmd, _ := start(t, "term", func(cmd *exec.Cmd) { cmd.Stderr = write })
 	_ = write.Close()

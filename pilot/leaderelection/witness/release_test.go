@@ -13,6 +13,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -21,9 +22,7 @@ func TestShared_ConnectFails(t *testing.T) {
 	var fails error
 	get := Options{Connect: func(string) (*rest.Config, error) { return &rest.Config{}, fails }}.shared("")
 	first, err := get(clients{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	fails = errors.New("incomplete kubeconfig")
 	if _, err := get(first); !errors.Is(err, fails) {
 		t.Errorf("error %v, want %v", err, fails)

@@ -37,9 +37,7 @@ func TestServe_ClosesConnections(t *testing.T) {
 	for range 50 {
 		_, stop := serve(t, path)
 		conn, err := net.Dial("unixpacket", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		stop()
 		_ = conn.SetReadDeadline(time.Now().Add(harness.Patience))
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
@@ -53,9 +51,7 @@ func TestServe_ClosesConnections(t *testing.T) {
 func packet(t *testing.T, path, text string) string {
 	t.Helper()
 	conn, err := net.Dial("unixpacket", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer conn.Close()
 	if _, err := conn.Write([]byte(text)); err != nil {
 		t.Fatal(err)
@@ -125,9 +121,7 @@ func TestServe_ManyConnections(t *testing.T) {
 	var first, last net.Conn
 	for n := range all {
 		conn, err := net.Dial("unixpacket", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		if last = conn; n == 0 {
 			first = conn
@@ -159,9 +153,7 @@ func TestSessions_Limits(t *testing.T) {
 			a := sessions{}
 			for n := range c.most {
 				s, err := a.add(&net.UnixConn{}, c.pid(n))
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				s.terms[lockKey{}] = registration{}
 			}
 			if _, err := a.add(&net.UnixConn{}, own); err == nil || len(a.open) != c.most {
@@ -183,13 +175,9 @@ func TestServe_RejectsOtherUser(t *testing.T) {
 		harness.Skip(t, "only root can become another user. Run as root")
 	}
 	folder, err := os.MkdirTemp("/tmp", "witness") // t.TempDir has a parent that another user cannot enter
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	if err := os.Chmod(folder, 0o711); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.Chmod(folder, 0o711))
 	path := filepath.Join(folder, "socket")
 	log, _ := serve(t, path)
 	dial := func() error {
@@ -209,9 +197,7 @@ func TestServe_RejectsOtherUser(t *testing.T) {
 	if err := dial(); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("connecting: %v", err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.Chmod(path, 0o666))
 	if err := dial(); err != nil {
 		t.Error(err)
 	}
@@ -221,9 +207,7 @@ func TestServe_RejectsOtherUser(t *testing.T) {
 func TestServe_SocketPath(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, nil, 0o600))
 	used := filepath.Join(folder, "used")
 	serve(t, used)
 	for path, want := range map[string]string{

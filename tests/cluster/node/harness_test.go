@@ -48,9 +48,7 @@ func newWorld(t *testing.T, change func(*node.Options)) *world {
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return path
 }
 

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
@@ -22,14 +23,10 @@ func (w *world) ask(pod corev1.Pod, page string) []string {
 	w.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + pod.Status.PodIP + ":8080" + page)
-	if err != nil {
-		w.Fatal(err)
-	}
+	harness.Must(w, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		w.Fatal(err)
-	}
+	harness.Must(w, err)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
@@ -74,9 +71,7 @@ func TestProcessEnvironmentAndToken(t *testing.T) {
 	}
 
 	here, err := w.node.Pod(w.namespace, "one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	folder := filepath.Dir(here.Log)
 	whoami := exec.Command(w.cluster.Kubectl(), "--kubeconfig", filepath.Join(folder, "kubeconfig"), "auth", "whoami", "-o", "json")
 	said, err := whoami.CombinedOutput()
@@ -91,9 +86,7 @@ func TestProcessEnvironmentAndToken(t *testing.T) {
 func (w *world) tokenIsReplaced(file string) {
 	w.Helper()
 	before, err := os.ReadFile(file)
-	if err != nil {
-		w.Fatal(err)
-	}
+	harness.Must(w, err)
 	w.until("the token is replaced", func(context.Context) (bool, error) {
 		now, err := os.ReadFile(file)
 		return string(now) != string(before), err

@@ -15,6 +15,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestKubectlLogs(t *testing.T) {
@@ -45,12 +47,8 @@ func TestKubectlLogs(t *testing.T) {
 	}
 	follow := w.kubectlCommand("logs", "-f", "talker", "--tail=1")
 	output, err := follow.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := follow.Start(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
+	harness.Must(t, follow.Start())
 	lines := bufio.NewReader(output)
 	expect := func(want string) {
 		t.Helper()
@@ -59,9 +57,7 @@ func TestKubectlLogs(t *testing.T) {
 		}
 	}
 	expect("process continues")
-	if err := w.node.Signal(w.namespace, "talker", syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, w.node.Signal(w.namespace, "talker", syscall.SIGUSR1))
 	expect("process was asked")
 	w.kubectl("delete", "pod", "talker")
 	if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil || follow.Wait() != nil {
@@ -97,9 +93,7 @@ func TestKubectlDrain(t *testing.T) {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	w.ready(2)
 	budgets := w.client.PolicyV1().PodDisruptionBudgets(w.namespace)
 	if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
@@ -123,9 +117,7 @@ func TestKubectlDrain(t *testing.T) {
 	})
 	w.kubectl("uncordon", w.namespace)
 	w.ready(2)
-	if err := budgets.Delete(t.Context(), "drained", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, budgets.Delete(t.Context(), "drained", metav1.DeleteOptions{}))
 	w.kubectl("drain", w.namespace, "--pod-selector=app=drained", "--timeout=30s")
 	w.until("no process runs", func(context.Context) (bool, error) {
 		for _, pod := range w.node.Pods() {

@@ -14,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // probed is a worker whose process responds with the given codes. It records the readiness before each response.
@@ -34,9 +36,7 @@ func newProbed(t *testing.T, change func(*corev1.Probe, *corev1.Container), over
 	server := httptest.NewServer(http.HandlerFunc(p.answer))
 	t.Cleanup(server.Close)
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	p.address = host
 	n := &Node{options: Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}}
 	probe := &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 60, ProbeHandler: corev1.ProbeHandler{

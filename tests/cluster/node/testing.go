@@ -3,15 +3,15 @@ package node
 import (
 	"context"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Start runs a node until the test has ended.
 func Start(t testing.TB, options Options) *Node {
 	t.Helper()
 	n, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- n.Run(ctx) }()

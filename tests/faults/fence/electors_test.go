@@ -11,6 +11,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -21,9 +22,7 @@ func (s *stage) run(config *rest.Config, c leaderelection.Config) (le *leaderele
 	c.Namespace, c.Logger = s.namespace, slog.New(slog.DiscardHandler)
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = lease, lease/2, 2*time.Second
 	le, err := leaderelection.New(cluster.ClientFor(s.t, config), c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	done := make(chan struct{})
 	go func() {
@@ -66,9 +65,7 @@ func TestFence_AdmitsElectors(t *testing.T) {
 			t.Errorf("a's first write in its second term: %v", err)
 		}
 		token := a.Status().Term.Token
-		if err := s.delete(s.admin); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, s.delete(s.admin))
 		eventually(t, "a has recreated the lock", func() bool { now := a.Status(); return now.Leading && now.Term.Token != token })
 		if err := s.write(a.Client().Kube()); err != nil {
 			t.Errorf("a's first write after the lock was deleted: %v", err)

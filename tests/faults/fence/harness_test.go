@@ -205,9 +205,7 @@ func (s *stage) put(r content) {
 	if apierrors.IsNotFound(err) {
 		err = s.create(s.admin, r)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 }
 
 // write writes the guarded ConfigMap, dry.
@@ -243,9 +241,7 @@ func (s *stage) guarded() (holder, other kubernetes.Interface) {
 // must ends the test if a request of its preparation failed.
 func (s *stage) must(_ any, err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 }
 
 func (s *stage) allowed(what string, err error) {

@@ -13,6 +13,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -269,9 +270,7 @@ func (s *stage) applyNotes(as kubernetes.Interface, manager string, keys int) er
 		name = "ConfigMap"
 	}
 	body, err := json.Marshal(map[string]any{"apiVersion": s.version(), "kind": name, "metadata": map[string]any{"name": election, "annotations": notes}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	return s.request(as, http.MethodPatch).Name(election).SetHeader("Content-Type", string(applyPatch)).
 		Param("fieldManager", manager).Param("force", "true").Body(body).Do(s.t.Context()).Error()
 }

@@ -10,6 +10,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -64,9 +65,7 @@ func TestFence_MigrationToLease(t *testing.T) {
 		t.Errorf("of another pod's writes, %d were admitted and %d refused", admitted, refused)
 	}
 	policies, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: fence.SetLabel + "=" + s.namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	found := 0
 	for _, p := range policies.Items {
 		if p.Spec.ParamKind != nil {

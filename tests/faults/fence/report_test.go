@@ -8,6 +8,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -27,22 +28,16 @@ func TestReport_AuditLog(t *testing.T) {
 	}
 	s.allowed("a write of the leader", s.write(a))
 	set, err := fence.Render(s.namespace, s.declaration())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	s.must(install.Apply(t.Context(), s.admin, set))
 	s.refused("a write of another pod", s.write(b))
 	var would, was install.Found
 	eventually(t, "both are in the audit log", func() bool {
 		file, err := os.Open(c.AuditLog())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		defer file.Close()
 		found, err := install.Report("log", file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		for _, f := range found {
 			switch ours := strings.Contains(f.User, s.namespace); {
 			case ours && f.Pod == "a":

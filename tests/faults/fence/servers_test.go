@@ -13,6 +13,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -74,9 +75,7 @@ func TestFence_TwoAPIServers(t *testing.T) {
 	t.Parallel()
 	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
 	second, err := c.AddAPIServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	s := stageOn(t, c, record.Lease)
 	// clients returns clients of the same identity at both servers.
 	clients := func(name string) (first, other kubernetes.Interface) {

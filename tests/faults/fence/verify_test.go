@@ -13,6 +13,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // finding returns the only finding whose statement contains all words.
@@ -44,9 +45,7 @@ func (s *stage) versions() string {
 		{Group: "apps", Version: "v1", Resource: "deployments"},
 	} {
 		list, err := client.Resource(kind).Namespace(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		harness.Must(s.t, err)
 		for _, o := range list.Items {
 			all = append(all, o.GetName()+"@"+o.GetResourceVersion())
 		}
@@ -74,9 +73,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	verify := func() []install.Finding {
 		t.Helper()
 		findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		return findings
 	}
 	findings := verify()

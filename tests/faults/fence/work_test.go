@@ -12,6 +12,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -40,9 +41,7 @@ func TestFence_AdmitsOnlyHolder(t *testing.T) {
 func (s *stage) unbound(account string) kubernetes.Interface {
 	s.t.Helper()
 	granted, err := s.admin.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	config := rest.AnonymousClientConfig(s.cluster.Admin())
 	config.BearerToken = granted.Status.Token
 	return cluster.ClientFor(s.t, config).Kube()
@@ -65,9 +64,7 @@ func TestFence_MissingLock(t *testing.T) {
 	both(t, func(t *testing.T, kind record.Kind) {
 		s := newStage(t, kind)
 		a, b := s.guarded()
-		if err := s.delete(s.admin); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, s.delete(s.admin))
 		eventually(t, "all writes are refused", func() bool { return fence.IsRefusal(s.write(a)) })
 		s.refused("a write of the former holder", s.write(a), "no params found")
 		t.Log("a candidate may recreate the lock, and leads")
@@ -94,9 +91,7 @@ func TestFence_MissingLock_OwnObjects(t *testing.T) {
 		for _, of := range []string{"mine", "another"} {
 			eventually(t, "only the holder writes objects of "+of, func() bool { return fence.IsRefusal(write(b, of)) && write(a, of) == nil })
 		}
-		if err := s.delete(s.admin); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, s.delete(s.admin))
 		eventually(t, "own objects are guarded", func() bool { return fence.IsRefusal(write(a, "mine")) })
 		s.refused("a write of another candidate", write(b, "mine"), "no params found")
 		s.allowed("a write of an object of others", write(other, "another"))

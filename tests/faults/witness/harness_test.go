@@ -49,9 +49,7 @@ func newStage(t testing.TB, kind string) *stage {
 	c := cluster.Shared(t)
 	s := &stage{TB: t, cluster: c, admin: c.Client(t).Kube(), namespace: c.Namespace(t), kind: kind}
 	lock, err := k8sresourcelock.New(kind, s.namespace, election, s.admin.CoreV1(), s.admin.CoordinationV1(), k8sresourcelock.ResourceLockConfig{Identity: "observer"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	s.lock = lock.(k8sresourcelock.Lock)
 	return s
 }
@@ -95,9 +93,7 @@ func (s *stage) pod(name string) *process {
 	s.Helper()
 	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules})
 	through, err := relay.Insert(s.Context(), config)
-	if err != nil {
-		s.Fatal(err)
-	}
+	harness.Must(s, err)
 	s.Cleanup(func() { _ = through.Close() })
 	p := &process{s: s, name: name, relay: through, config: config, access: filepath.Join(s.TempDir(), "kubeconfig")}
 	p.token(config.BearerToken)
@@ -129,9 +125,7 @@ func (p *process) token(text string) {
 	p.s.Helper()
 	config := rest.CopyConfig(p.config)
 	config.BearerToken = text
-	if err := cluster.WriteKubeconfig(p.access, config, ""); err != nil {
-		p.s.Fatal(err)
-	}
+	harness.Must(p.s, cluster.WriteKubeconfig(p.access, config, ""))
 }
 
 // leader starts a candidate and waits until it leads.
@@ -164,9 +158,7 @@ func (p *process) pid(who string) int {
 // signal sends a signal to the candidate itself.
 func (p *process) signal(n syscall.Signal) {
 	p.s.Helper()
-	if err := syscall.Kill(p.pid("candidate"), n); err != nil {
-		p.s.Fatal(err)
-	}
+	harness.Must(p.s, syscall.Kill(p.pid("candidate"), n))
 }
 
 // stop stops the candidate and waits until all of its threads are stopped.

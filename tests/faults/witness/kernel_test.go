@@ -45,9 +45,7 @@ func limitMemory(t *testing.T, pids ...int) {
 		harness.Skip(t, "this machine cannot limit the memory of processes: %v. Run as root with the memory controller of cgroups", err)
 	}
 	for _, pid := range pids {
-		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
 	}
 }
 
@@ -56,9 +54,7 @@ func limitMemory(t *testing.T, pids ...int) {
 func queued(t *testing.T, port string) (unsent, unread int) {
 	t.Helper()
 	n, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	want := fmt.Sprintf("0100007F:%04X", n)
 	lines := bufio.NewScanner(strings.NewReader(readFile(t, "/proc/net/tcp")))
 	for lines.Scan() {

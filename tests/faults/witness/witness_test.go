@@ -17,9 +17,7 @@ import (
 func readFile(t testing.TB, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return string(raw)
 }
 
@@ -71,9 +69,7 @@ func TestDeath_HeldPredecessor(t *testing.T) {
 	p.signal(syscall.SIGKILL)
 	p.Exit(t)
 	old, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), election, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if state, record := s.state(), old.Annotations["control-plane.alpha.kubernetes.io/leader"]; state != "free" || !strings.HasPrefix(record, `{"holderIdentity":"",`) {
 		t.Errorf("the Lease is %s, the ConfigMap has the record %s", state, record)
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -20,9 +21,7 @@ func certificate(t *testing.T) string { return string(certs.CA(t)) }
 func bundleFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), namespace.BundleKey)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -33,9 +32,7 @@ func spread(t *testing.T, c kube.Client, ns string) string {
 	if apierrors.IsNotFound(err) {
 		return ""
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return configMap.Data[namespace.BundleKey]
 }
 

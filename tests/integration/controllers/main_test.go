@@ -22,9 +22,7 @@ var await = harness.Until
 // stopAPIServer kills the API server and returns a function that restarts it. A test that uses it is not parallel.
 func stopAPIServer(t *testing.T, c *cluster.Cluster) (bringBack func()) {
 	t.Helper()
-	if err := c.APIServer().Kill(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, c.APIServer().Kill())
 	bringBack = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience)
 		defer cancel()

@@ -13,6 +13,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/access"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -43,9 +44,7 @@ func remoteKubeconfig(t *testing.T, c *cluster.Cluster, home string) string {
 	visitor := c.Identity(t, cluster.IdentityOptions{
 		Namespace: c.Namespace(t), PodName: "visitor", ClusterRules: append(rules.Namespace, rules.Cluster...),
 	})
-	if err := cluster.WriteKubeconfig(file, visitor, ""); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.WriteKubeconfig(file, visitor, ""))
 	return file
 }
 

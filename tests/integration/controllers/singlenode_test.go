@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/testutil/access"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -88,9 +89,7 @@ func TestServer_IngressGatewayElsewhere(t *testing.T) {
 func TestServer_WithoutElections(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
-	if err := c.LoadGatewayAPI(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, c.LoadGatewayAPI(t.Context()))
 	alone := bootstrap.Config{Config: leaderelection.Config{Disabled: true}}
 	if shared, perRevision := bootstrap.Elections(alone); len(shared)+len(perRevision) > 0 {
 		t.Errorf("elections: %q and %q", shared, perRevision)

@@ -49,9 +49,7 @@ func newWorld(t testing.TB) *world {
 func (w *world) connect(config *rest.Config) kube.Client {
 	w.t.Helper()
 	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, err)
 	w.t.Cleanup(func() { kube.CloseIdleConnections(client) })
 	return client
 }
@@ -79,9 +77,7 @@ func (w *world) candidate(pod, revision string, change ...func(*leaderelection.C
 	w.t.Helper()
 	config := w.identity(pod, "pilot")
 	object, err := w.admin.Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, err)
 	c := &candidate{client: w.connect(config)}
 	cfg := leaderelection.Config{
 		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LockTypeLease,
@@ -134,13 +130,9 @@ func (w *world) coordinate() {
 			return coordination.Situation{DefaultRevision: w.revision.GetDefault()}, true
 		},
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, err)
 	w.revision.AddHandler(func(string) { c.Refresh() })
-	if err := c.Warm(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, c.Warm(w.t.Context()))
 	harness.Background(w.t, func(ctx context.Context) {
 		defer c.Close()
 		_ = c.Run(ctx)

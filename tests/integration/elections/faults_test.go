@@ -58,13 +58,9 @@ func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 	t.Parallel()
 	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
 	second, err := c.AddAPIServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	third, err := c.AddAPIServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	istio := func(c *leaderelection.Config) { // two thirds of its durations
 		c.LeaseDuration = 20 * time.Second
 		c.RenewDeadline = 10 * time.Second
@@ -76,16 +72,12 @@ func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 		all = append(all, x.workerAt("a", []string{second.URL(), third.URL()}, timing).lead(t))
 	}
 	for _, stopped := range []*cluster.APIServer{second, third} {
-		if err := stopped.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, stopped.Pause())
 		var each sync.WaitGroup
 		for _, w := range all {
 			each.Go(func() { w.continues(t, 3) })
 		}
 		each.Wait()
-		if err := stopped.Resume(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, stopped.Resume())
 	}
 }

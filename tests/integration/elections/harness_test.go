@@ -95,9 +95,7 @@ func (x *fixture) candidateAt(name, revision string, config *rest.Config, option
 	config.Wrap(harness.Requests(&c.sent))
 	var err error
 	c.client, err = kube.NewClient(config, kube.WithOwnConnections())
-	if err != nil {
-		x.Fatal(err)
-	}
+	harness.Must(x, err)
 	x.Cleanup(func() { kube.CloseIdleConnections(c.client) })
 	cfg := leaderelection.Config{
 		Namespace: x.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: x.lock,
@@ -108,9 +106,7 @@ func (x *fixture) candidateAt(name, revision string, config *rest.Config, option
 		option(&cfg)
 	}
 	c.LeaderElection, err = leaderelection.New(c.client, cfg)
-	if err != nil {
-		x.Fatal(err)
-	}
+	harness.Must(x, err)
 	c.AddRunContext(c.work)
 	return c
 }
@@ -170,9 +166,7 @@ func (x *fixture) setDefault(revision string) {
 		func(hook *admissionv1.MutatingWebhookConfiguration) {
 			hook.Labels = map[string]string{"istio.io/rev": revision}
 		})
-	if err != nil {
-		x.Fatal(err)
-	}
+	harness.Must(x, err)
 	x.Cleanup(func() { // the webhook is in no namespace
 		err := client.Delete(context.WithoutCancel(x.Context()), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {

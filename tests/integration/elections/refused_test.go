@@ -113,9 +113,7 @@ func refuseByWebhook(code int32) func(t *testing.T, x *fixture) {
 
 // terminateNamespace deletes the namespace. It stays, because no controller empties it.
 func terminateNamespace(t *testing.T, x *fixture) {
-	if err := x.cluster.Client(t).Kube().CoreV1().Namespaces().Delete(t.Context(), x.namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, x.cluster.Client(t).Kube().CoreV1().Namespaces().Delete(t.Context(), x.namespace, metav1.DeleteOptions{}))
 }
 
 // refuseByQuota allows no Lease. The test writes the status of the quota, because no controller does.
@@ -125,9 +123,7 @@ func refuseByQuota(t *testing.T, x *fixture) {
 	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
 	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -34,18 +34,14 @@ func TestStoreRestored(t *testing.T) {
 	absent := prepare(leaderelection.LockTypeLease)
 	enter(held)
 	backup, err := c.Backup()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	enter(absent)
 	for _, r := range []restored{held, absent} {
 		r.setDefault("canary")
 		harness.Until(t, "b leads", r.b.Live)
 	}
 	lost := time.Now()
-	if err := c.Restore(t.Context(), backup); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, c.Restore(t.Context(), backup))
 	for _, r := range []restored{held, absent} {
 		// Either can lead next: a watch of the default revision may still show the value before the restore.
 		harness.Until(t, "a candidate leads in a new term, and all earlier terms have ended", func() bool {

@@ -42,9 +42,7 @@ func (x *fixture) workerAt(name string, further []string, options ...func(*leade
 	x.Helper()
 	config := x.config(name)
 	through, err := relay.Insert(x.Context(), config, further...)
-	if err != nil {
-		x.Fatal(err)
-	}
+	harness.Must(x, err)
 	x.Cleanup(func() {
 		if err := through.Close(); err != nil {
 			x.Error(err)
@@ -53,9 +51,7 @@ func (x *fixture) workerAt(name string, further []string, options ...func(*leade
 	w := &worker{relay: through, candidate: x.candidateAt(name, "stable", config, options...)}
 	w.AddRunContext(w.writes)
 	_, err = x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workMap}}, metav1.CreateOptions{})
-	if err != nil {
-		x.Fatal(err)
-	}
+	harness.Must(x, err)
 	return w
 }
 

@@ -23,17 +23,11 @@ func TestMigration_FromClientGo(t *testing.T) {
 	c := cluster.Shared(t)
 	leases := c.Client(t).Kube().CoordinationV1().Leases(home)
 	changes, err := example.Diff(filepath.Join(root, "docs", "migration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	module, err := cluster.ModuleFolder(t.Context(), root, "k8s.io/client-go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	original, err := os.ReadFile(filepath.Join(module, "examples", "leader-election", "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for name, x := range map[string]struct {
 		changes  []example.Hunk
 		released bool
@@ -45,18 +39,12 @@ func TestMigration_FromClientGo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			source, err := example.Apply(string(original), x.changes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			folder := t.TempDir()
 			file := filepath.Join(folder, "main.go")
-			if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, os.WriteFile(file, []byte(source), 0o600))
 			binary := filepath.Join(folder, "example")
-			if err := example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"))
 			holder := func() string {
 				lease, err := leases.Get(t.Context(), name, metav1.GetOptions{})
 				if err != nil && !apierrors.IsNotFound(err) {

@@ -22,9 +22,7 @@ func TestLabelPod_APIServer(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace, admin := c.Namespace(t), c.Client(t).Kube()
 	owner, err := admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	client := cluster.ClientFor(t, c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "a", ServiceAccount: "labelled", Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}},
@@ -36,9 +34,7 @@ func TestLabelPod_APIServer(t *testing.T) {
 		LockOwners: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}},
 		Logger:     slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- election.RunContext(ctx) }()

@@ -47,9 +47,7 @@ func main() {
 func codeBlocks(t *testing.T, file string) (blocks []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	inside := false
 	for line := range strings.Lines(string(text)) {
 		code, found := strings.CutPrefix(line, "//\t")
@@ -69,23 +67,15 @@ func TestQuickStart(t *testing.T) {
 	c := cluster.Shared(t)
 	blocks := codeBlocks(t, "pilot/leaderelection/k8sleaderelection/doc.go")
 	var role rbacv1.Role
-	if err := yaml.UnmarshalStrict([]byte(blocks[1]), &role); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, yaml.UnmarshalStrict([]byte(blocks[1]), &role))
 	folder := t.TempDir()
 	file, binary := filepath.Join(folder, "main.go"), filepath.Join(folder, "quickstart")
-	if err := os.WriteFile(file, []byte(quickStart+blocks[0]+"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, []byte(quickStart+blocks[0]+"}\n"), 0o600))
+	harness.Must(t, example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"))
 	replica := func(name string) *harness.Process {
 		config := c.Identity(t, cluster.IdentityOptions{Namespace: role.Namespace, PodName: name, ServiceAccount: "quickstart", Rules: role.Rules})
 		kubeconfig := filepath.Join(folder, name)
-		if err := cluster.WriteKubeconfig(kubeconfig, config, role.Namespace); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, cluster.WriteKubeconfig(kubeconfig, config, role.Namespace))
 		return harness.Start(t, name, []string{"KUBECONFIG=" + kubeconfig, "POD_NAME=" + name}, binary)
 	}
 	leads := func(p *harness.Process) {

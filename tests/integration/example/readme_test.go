@@ -30,17 +30,11 @@ func TestREADME_InstallAndQuickStart(t *testing.T) { // TestQuickStart uses the 
 	c := cluster.Shared(t)
 	folder := t.TempDir()
 	module, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	install, err := example.Commands(root, "\n## Install\n", "\n## Quick start\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	start, err := example.Commands(root, "\n## Quick start\n", "\n## Try it\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	clone := slices.IndexFunc(install, func(c string) bool { return strings.HasPrefix(c, "git clone ") })
 	run := slices.Index(start, "go run .")
 	if clone != 0 || run < 1 {
@@ -69,9 +63,7 @@ func TestREADME_InstallAndQuickStart(t *testing.T) { // TestQuickStart uses the 
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{election}},
 		}})
-		if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, cluster.WriteKubeconfig(access, identity, ""))
 		return harness.Start(t, name, []string{"KUBECONFIG=" + access, "POD_NAME="}, filepath.Join(user, "quickstart"))
 	}
 	leads := func(p *harness.Process) bool { return strings.Contains(p.Errors.String(), " leading") }
@@ -100,9 +92,7 @@ func TestREADME_InstallAndQuickStart(t *testing.T) { // TestQuickStart uses the 
 	harness.Until(t, "the second process leads", func() bool { return leads(second) })
 	stop(second)
 	lease, err := c.Client(t).Kube().CoordinationV1().Leases(home).Get(t.Context(), election, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	now := k8sresourcelock.LeaseSnapshot(lease)
 	if r := now.Record; now.Unreadable != nil || r.HolderIdentity != "" || r.LeaseDurationSeconds != 1 || r.LeaderTransitions != 1 || len(now.Annotations) != 0 {
 		t.Errorf("after both were stopped: %+v, annotations %v", r, now.Annotations)

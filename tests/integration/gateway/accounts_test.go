@@ -16,6 +16,7 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -24,19 +25,21 @@ import (
 func (p *plane) installAccountPolicy() {
 	p.Helper()
 	content, err := os.ReadFile("../../../deploy/kustomize/stable/rendered.yaml")
-	p.must(err)
+	harness.Must(p.T, err)
 	installed := 0
 	for _, document := range strings.Split(string(content), "\n---\n") {
 		o := &unstructured.Unstructured{}
-		p.must(yaml.Unmarshal([]byte(document), &o.Object))
+		harness.Must(p.T, yaml.Unmarshal([]byte(document), &o.Object))
 		if !strings.HasPrefix(o.GetName(), "incumbent-accounts.") {
 			continue
 		}
 		resource := map[string]string{"ValidatingAdmissionPolicy": "validatingadmissionpolicies", "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings"}[o.GetKind()]
 		client := p.admin.Dynamic().Resource(schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resource})
 		_, err := client.Create(p.Context(), o, metav1.CreateOptions{})
-		p.must(err)
-		p.Cleanup(func() { p.must(client.Delete(context.WithoutCancel(p.Context()), o.GetName(), metav1.DeleteOptions{})) })
+		harness.Must(p.T, err)
+		p.Cleanup(func() {
+			harness.Must(p.T, client.Delete(context.WithoutCancel(p.Context()), o.GetName(), metav1.DeleteOptions{}))
+		})
 		installed++
 	}
 	if installed != 2 {
@@ -51,7 +54,7 @@ func TestAccountPolicy(t *testing.T) {
 		rules := append(more, rbacv1.PolicyRule{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways", "gateways/status"}, Verbs: []string{"get", "create", "patch", "update"}})
 		config := p.cluster.Identity(t, cluster.IdentityOptions{Namespace: p.home, PodName: name, Rules: rules})
 		api, err := gatewayclient.NewForConfig(cluster.ClientFor(t, config).RESTConfig())
-		p.must(err)
+		harness.Must(p.T, err)
 		return api.Gateways(p.home)
 	}
 	account := func(verb string, names ...string) rbacv1.PolicyRule {
@@ -75,14 +78,14 @@ func TestAccountPolicy(t *testing.T) {
 	named := func(account string) map[string]string {
 		return map[string]string{"gateway.istio.io/service-account": account, "other": "a"}
 	}
-	p.must(create(plain, "before", named("secret"))) // before the policy
+	harness.Must(p.T, create(plain, "before", named("secret"))) // before the policy
 	p.installAccountPolicy()
 	attempt := 0
 	p.until("the policy is in effect", func() bool {
 		attempt++
 		return apierrors.IsForbidden(create(plain, "attempt-"+strings.Repeat("a", attempt), named("secret")))
 	})
-	p.must(create(p.api.Gateways(p.home), "of-admin", named("secret")))
+	harness.Must(p.T, create(p.api.Gateways(p.home), "of-admin", named("secret")))
 	const set, other = `{"metadata":{"annotations":{"gateway.istio.io/service-account":"secret"}}}`, `{"metadata":{"labels":{"a":"b"},"annotations":{"other":"b"}}}`
 	for name, c := range map[string]struct {
 		err     error

@@ -45,7 +45,7 @@ func (c *cell) start() {
 	log := slog.New(slog.NewTextHandler(c.log, nil))
 	tags := revisions.NewTags(c.admin, revisions.Config{Revision: c.home, Namespace: c.home, Logger: log})
 	controller, err := gatewaystatus.New(cluster.ClientFor(c.T, config), gatewaystatus.Config{Tags: tags, Logger: log})
-	c.must(err)
+	harness.Must(c.T, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
 	var ended sync.WaitGroup
 	ended.Go(func() { tags.Run(ctx.Done()) })
@@ -76,14 +76,14 @@ func (p *plane) create(namespace, kind, name, spec string) error {
 // put creates an object of the Gateway API in home.
 func (p *plane) put(kind, name, spec string) {
 	p.Helper()
-	p.must(p.create(p.home, kind, name, spec))
+	harness.Must(p.T, p.create(p.home, kind, name, spec))
 }
 
 // read returns a Gateway of home.
 func (p *plane) read(name string) *gateway.Gateway {
 	p.Helper()
 	g, err := p.api.Gateways(p.home).Get(p.Context(), name, metav1.GetOptions{})
-	p.must(err)
+	harness.Must(p.T, err)
 	return g
 }
 
@@ -91,7 +91,7 @@ func (p *plane) read(name string) *gateway.Gateway {
 func (p *plane) route(name string) *gateway.HTTPRoute {
 	p.Helper()
 	r, err := p.api.HTTPRoutes(p.home).Get(p.Context(), name, metav1.GetOptions{})
-	p.must(err)
+	harness.Must(p.T, err)
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
@@ -25,7 +26,7 @@ func (p *plane) get(kind gatewaydeploy.Kind, name string) *unstructured.Unstruct
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	p.must(err)
+	harness.Must(p.T, err)
 	return o
 }
 
@@ -49,7 +50,7 @@ func (p *plane) configMap(name string, labels, data map[string]string) {
 	p.Helper()
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: data}
 	_, err := p.admin.Kube().CoreV1().ConfigMaps(p.home).Create(p.Context(), configMap, metav1.CreateOptions{})
-	p.must(err)
+	harness.Must(p.T, err)
 }
 
 // replicas returns the number of replicas of a Deployment.
@@ -63,7 +64,7 @@ func (p *plane) ports(port int64) {
 	p.Helper()
 	p.until(fmt.Sprintf("Gateway web is deployed with port %d", port), func() bool {
 		service, err := p.admin.Kube().CoreV1().Services(p.home).Get(p.Context(), "web-istio", metav1.GetOptions{})
-		p.must(err)
+		harness.Must(p.T, err)
 		args, _, _ := unstructured.NestedSlice(p.get(gatewaydeploy.Deployment, "web-istio").Object, "spec", "template", "spec", "containers")
 		return len(service.Spec.Ports) == 2 && int64(service.Spec.Ports[1].Port) == port && strings.Contains(fmt.Sprint(args), fmt.Sprint(port))
 	})
@@ -99,7 +100,7 @@ func TestDeploy_Changes(t *testing.T) {
 		kind, _, _ := unstructured.NestedString(p.get(gatewaydeploy.Service, "web-istio").Object, "spec", "type")
 		return kind == "LoadBalancer"
 	})
-	p.must(p.admin.Kube().CoreV1().ServiceAccounts(p.home).Delete(t.Context(), "web-istio", metav1.DeleteOptions{}))
+	harness.Must(p.T, p.admin.Kube().CoreV1().ServiceAccounts(p.home).Delete(t.Context(), "web-istio", metav1.DeleteOptions{}))
 	p.exist(true, "web-istio", gatewaydeploy.ServiceAccount)
 }
 
@@ -112,7 +113,7 @@ func TestApply_OfDeletedObject(t *testing.T) {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "web"}}}
 	}
 	present, err := client.Create(t.Context(), object(), metav1.CreateOptions{})
-	p.must(err)
+	harness.Must(p.T, err)
 	stale := object()
 	stale.SetUID(present.GetUID())
 	stale.SetResourceVersion(present.GetResourceVersion())
@@ -123,13 +124,13 @@ func TestApply_OfDeletedObject(t *testing.T) {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	p.must(client.Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	harness.Must(p.T, client.Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	rejected("deleted")
 	if p.get(gatewaydeploy.ServiceAccount, "web") != nil {
 		t.Error("the apply created the object")
 	}
 	again, err := client.Create(t.Context(), object(), metav1.CreateOptions{})
-	p.must(err)
+	harness.Must(p.T, err)
 	rejected("created again")
 	if got := p.get(gatewaydeploy.ServiceAccount, "web"); got == nil || got.GetResourceVersion() != again.GetResourceVersion() {
 		t.Errorf("the apply changed %+v", again)

@@ -29,12 +29,12 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	}
 	other := metav1.ObjectMeta{Name: "of-another-revision", Labels: map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller", "incumbent.dev/revision": "other"}}
 	_, err := p.admin.Kube().CoreV1().ServiceAccounts(p.home).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: other}, metav1.CreateOptions{})
-	p.must(err)
+	harness.Must(p.T, err)
 	var output bytes.Buffer
 	if err := config.Install(t.Context(), &output); err != nil {
 		t.Fatalf("%v\n%s", err, &output)
 	}
-	defer func() { p.must(config.Remove(t.Context(), &output)) }()
+	defer func() { harness.Must(p.T, config.Remove(t.Context(), &output)) }()
 	for _, want := range []string{"apps", "deployments", "services", "serviceaccounts"} {
 		if !strings.Contains(output.String(), want) {
 			t.Errorf("%s is missing in\n%s", want, &output)

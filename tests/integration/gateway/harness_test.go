@@ -40,10 +40,10 @@ func newPlane(t *testing.T) *plane {
 	t.Helper()
 	c := cluster.Shared(t)
 	p := &plane{T: t, cluster: c, admin: c.Client(t), home: c.Namespace(t)}
-	p.must(c.LoadGatewayAPI(t.Context()))
+	harness.Must(p.T, c.LoadGatewayAPI(t.Context()))
 	var err error
 	p.api, err = gatewayclient.NewForConfig(p.admin.RESTConfig())
-	p.must(err)
+	harness.Must(p.T, err)
 	p.label(p.home, p.home)
 	p.config = bootstrap.Config{
 		Config: leaderelection.Config{
@@ -52,13 +52,6 @@ func newPlane(t *testing.T) *plane {
 		Address: "127.0.0.1:0", CABundle: "../../../pilot/bootstrap/testdata/ca.pem", IngressMode: "OFF",
 	}
 	return p
-}
-
-func (p *plane) must(err error) {
-	p.Helper()
-	if err != nil {
-		p.Fatal(err)
-	}
 }
 
 // label sets the revision of a namespace.
@@ -72,7 +65,7 @@ func (p *plane) patch(resource schema.GroupVersionResource, namespace, name, pat
 	p.Helper()
 	_, err := p.admin.Dynamic().Resource(resource).Namespace(namespace).
 		Patch(p.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"}, subresources...)
-	p.must(err)
+	harness.Must(p.T, err)
 }
 
 // identity returns the identity of a replica with the permissions of the chart.
@@ -127,7 +120,7 @@ func (p *plane) gateway(namespace, name string, change ...func(*gateway.Gateway)
 		do(g)
 	}
 	_, err := p.api.Gateways(namespace).Create(p.Context(), g, metav1.CreateOptions{})
-	p.must(err)
+	harness.Must(p.T, err)
 }
 
 func (p *plane) accepted(namespace, name string) bool {
@@ -149,7 +142,7 @@ func (p *plane) served(namespace, name string) {
 func (p *plane) othersWork() {
 	p.Helper()
 	name, err := p.cluster.NewNamespace(p.Context(), "further")
-	p.must(err)
+	harness.Must(p.T, err)
 	p.until("the other controllers work", func() bool {
 		_, err := p.admin.Kube().CoreV1().ConfigMaps(name).Get(p.Context(), "istio-ca-root-cert", metav1.GetOptions{})
 		return err == nil

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 const everyProtocol = `{"gatewayClassName":"istio","listeners":[{"name":"http","port":80,"protocol":"HTTP"},
@@ -57,7 +59,7 @@ func TestStatus_RouteKinds(t *testing.T) {
 	}
 	c.removeDefinitions("tcproutes")
 	await("http Accepted GRPC+HTTP 2, tls Accepted TLS 1, tcp UnsupportedProtocol  0, udp Accepted UDP 1")
-	c.must(c.cluster.LoadGatewayAPI(t.Context()))
+	harness.Must(c.T, c.cluster.LoadGatewayAPI(t.Context()))
 	route("TCPRoute")
 	await(complete)
 	if gone, back := c.log.Count("tcproutes", "is not served"), c.log.Count("tcproutes", "is served now"); gone != 1 || back != 1 {

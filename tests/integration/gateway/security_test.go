@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 )
 
@@ -17,7 +18,7 @@ import (
 func (p *plane) admitted(name string, change ...func(*corev1.PodSpec)) error {
 	p.Helper()
 	var deployment appsv1.Deployment
-	p.must(runtime.DefaultUnstructuredConverter.FromUnstructured(p.get(gatewaydeploy.Deployment, name).Object, &deployment))
+	harness.Must(p.T, runtime.DefaultUnstructuredConverter.FromUnstructured(p.get(gatewaydeploy.Deployment, name).Object, &deployment))
 	template := deployment.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec}
 	for _, do := range change {

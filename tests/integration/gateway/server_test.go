@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Without the Gateway API, its two elections wait. If its definitions are removed while the server leads, the
@@ -19,7 +21,7 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 	if n := len(p.leading(r)); n != 1 {
 		t.Errorf("it leads %q", p.leading(r))
 	}
-	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	harness.Must(p.T, p.cluster.LoadGatewayAPI(t.Context()))
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
 	if n := r.Log.Count(waits); n != 2 {
@@ -29,7 +31,7 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 	p.removeDefinitions(gatewayKinds...)
 	p.until("all missing kinds are logged", func() bool { return r.Log.Count(gone) == 5 && r.Log.Count(absent, "kind=httproutes") == 1 })
 	made := r.Sent.Count("POST", "/deployments")
-	p.must(p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}))
+	harness.Must(p.T, p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}))
 	p.othersWork()
 	if all := p.leading(r); len(all) != 3 {
 		t.Errorf("it leads %q", all)
@@ -41,7 +43,7 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 		t.Errorf("missing kinds are logged %d times, missing routes %d times", n, m)
 	}
 
-	p.must(p.cluster.LoadGatewayAPI(t.Context()))
+	harness.Must(p.T, p.cluster.LoadGatewayAPI(t.Context()))
 	p.gateway(p.home, "second")
 	p.served(p.home, "second")
 	if n := r.Log.Count("run function started"); n != 3 {

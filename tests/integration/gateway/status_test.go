@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
@@ -28,7 +29,7 @@ func (c *cell) backend(name string) {
 	_, err := c.admin.Kube().CoreV1().Services(c.home).Create(c.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}},
 	}, metav1.CreateOptions{})
-	c.must(err)
+	harness.Must(c.T, err)
 }
 
 // The status follows the cluster until the Gateway is served. Without changes nothing is written.
@@ -105,7 +106,7 @@ func TestStatus_PassesCausesOn(t *testing.T) {
 			},
 			Spec: corev1.PodSpec{ServiceAccountName: "gw-istio", Containers: []corev1.Container{{Name: "istio-proxy", Image: "auto"}}},
 		}, metav1.CreateOptions{})
-		c.must(err)
+		harness.Must(c.T, err)
 	}
 	pods := corev1.SchemeGroupVersion.WithResource("pods")
 	c.patch(pods, c.home, "stranger", `{"status":{"phase":"Failed","message":"of a stranger"}}`, "status")
@@ -118,12 +119,12 @@ func TestStatus_PassesCausesOn(t *testing.T) {
 
 	c.patch(gatewaydeploy.Deployment.Resource(), c.home, "gw-istio", `{"status":{"replicas":1,"readyReplicas":1,"availableReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}`, "status")
 	service, err := core.Services(c.home).Get(t.Context(), "gw-istio", metav1.GetOptions{})
-	c.must(err)
+	harness.Must(c.T, err)
 	_, err = core.Events(c.home).Create(t.Context(), &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "failed"}, Type: corev1.EventTypeWarning, Reason: "SyncLoadBalancerFailed", Message: "quota exceeded",
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: c.home, Name: service.Name, UID: service.UID},
 	}, metav1.CreateOptions{})
-	c.must(err)
+	harness.Must(c.T, err)
 	shows("no address yet: SyncLoadBalancerFailed: quota exceeded")
 
 	c.patch(gatewaydeploy.Service.Resource(), c.home, "gw-istio", `{"status":{"loadBalancer":{"ingress":[{"ip":"127.0.0.9"}]}}}`, "status")
@@ -132,7 +133,7 @@ func TestStatus_PassesCausesOn(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "gw-istio", Labels: service.Labels, OwnerReferences: service.OwnerReferences},
 		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "gw-istio"}},
 	}, metav1.CreateOptions{})
-	c.must(err)
+	harness.Must(c.T, err)
 	c.patch(gatewaydeploy.Autoscaler.Resource(), c.home, "gw-istio", `{"status":{"conditions":[{"type":"ScalingActive","status":"False","reason":"FailedGetResourceMetric","message":"no metrics"}]}}`, "status")
 	shows("HorizontalPodAutoscaler gw-istio: FailedGetResourceMetric: no metrics")
 	c.condition(c.ofGateway("gw"), "Programmed", "True/Programmed", "")
@@ -145,13 +146,13 @@ func (c *cell) deploy(name string) {
 		Namespace: c.home, Revision: c.home, IsMine: func(meta metav1.ObjectMeta) bool { return meta.Namespace == c.home },
 		Logger: slog.New(slog.DiscardHandler),
 	})
-	c.must(err)
+	harness.Must(c.T, err)
 	ctx, cancel := context.WithCancel(c.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	c.exist(true, name, workload...)
 	cancel()
-	c.must(<-ended)
+	harness.Must(c.T, <-ended)
 }
 
 // quiet checks that a restart and irrelevant changes cause no writes. All writes of a controller that has ended are recorded.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -22,9 +23,7 @@ func (s scene) peer(t *testing.T, identity, agent string) *resourcelock.LeaseLoc
 	config := cluster.Shared(t).Admin()
 	config.UserAgent = agent + "/v1"
 	set, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: s.namespace, Name: lockName},
 		Client:     set.CoordinationV1(),
@@ -64,13 +63,9 @@ func TestKey_OfFormerHolder(t *testing.T) {
 			err := peer.Update(t.Context(), resourcelock.LeaderElectionRecord{
 				HolderIdentity: "theirs", LeaseDurationSeconds: 15, AcquireTime: at(30, 123456), RenewTime: at(32, 123456), LeaderTransitions: 2,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			snap, err := a.Read(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Annotations[record.MarkerAnnotation] != "v1 pod-a 1" {
 				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Annotations, tt.want)
 			}

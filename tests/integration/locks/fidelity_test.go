@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -69,9 +70,7 @@ func playPuts[T apiserver.Object](t *testing.T, kind locktest.Kind, blank T, c c
 		t.Run(tt.name, func(t *testing.T) {
 			remove()
 			obj, err := c.Create(t.Context(), blank.DeepCopyObject().(T), metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			if tt.gone {
 				remove()
 			}

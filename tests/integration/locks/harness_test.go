@@ -43,9 +43,7 @@ func rights(kind locktest.Kind) []rbacv1.PolicyRule {
 func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
 	set, err := kubernetes.NewForConfig(k8sresourcelock.ClientConfig(config))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return set
 }
 
@@ -65,9 +63,7 @@ var started sync.Once
 func forgetful(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	started.Do(func() {
-		if err := errors.Join(c.APIServer().Stop(), c.APIServer().Start(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, errors.Join(c.APIServer().Stop(), c.APIServer().Start(t.Context())))
 	})
 }
 
@@ -89,9 +85,7 @@ func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config), more 
 		}
 		return true, err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return s
 }
 
@@ -121,9 +115,7 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 	if apierrors.IsNotFound(err) {
 		owner, err = s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	neighbours := 0
 	return locktest.Harness{
 		Lock:   func(identity, key string) k8sresourcelock.Lock { return s.lock(identity, key) },
@@ -152,9 +144,7 @@ func (s scene) mutate(t *testing.T, name string, change func(apiserver.Object)) 
 		err = cluster.Edit(ctx, s.admin.CoreV1().ConfigMaps(s.namespace), &corev1.ConfigMap{ObjectMeta: meta},
 			func(cm *corev1.ConfigMap) { change(cm) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 }
 
 // request returns a request about the lock object with an administrator's rights.

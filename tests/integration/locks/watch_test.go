@@ -10,6 +10,7 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -51,9 +52,7 @@ func TestFollower_Resumes(t *testing.T) {
 				a := s.lock("pod-a", "stable")
 				record := k8sresourcelock.LeaderElectionRecord{HolderIdentity: "pod-a", HolderKey: "stable", LeaseDurationSeconds: 30, AcquireTime: at(5, 0), RenewTime: at(5, 0)}
 				base, err := a.Write(t.Context(), k8sresourcelock.Snapshot{}, record, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				record.RenewTime = metav1.NewTime(record.RenewTime.Add(1e9))
 				if _, err := a.Write(t.Context(), base, record, nil); err != nil {
 					t.Fatal(err)

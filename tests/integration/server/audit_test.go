@@ -9,6 +9,7 @@ import (
 
 	events "incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/testutil/auditlog"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // auditPolicy logs each write of a pod when its response is sent.
@@ -72,9 +73,7 @@ type audit struct {
 func openAudit(tb testing.TB, path string) *audit {
 	tb.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	harness.Must(tb, err)
 	tb.Cleanup(func() { _ = file.Close() })
 	return &audit{tb: tb, log: auditlog.Tail{File: file}}
 }
@@ -93,9 +92,7 @@ func (a *audit) of(pod, home string) map[string]work {
 		keep := func(e events.Event) error { a.all = append(a.all, e); return nil }
 		return new(events.Reading).Read(name, lines, func([]byte) bool { return false }, keep)
 	})
-	if err != nil {
-		a.tb.Fatal(err)
-	}
+	harness.Must(a.tb, err)
 	all, seen := map[string]work{}, map[string]bool{}
 	for _, e := range a.all {
 		row, lock := rowOf(e, home)

@@ -24,9 +24,7 @@ const (
 func build(b testing.TB) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "pilot")
-	if err := example.Build(b.Context(), ".", "incumbent.dev/incumbent/cmd/pilot", path); err != nil {
-		b.Fatal(err)
-	}
+	harness.Must(b, example.Build(b.Context(), ".", "incumbent.dev/incumbent/cmd/pilot", path))
 	return path
 }
 
@@ -41,9 +39,7 @@ func (w *world) pilot(name string, qps float64) *pilot {
 	w.Helper()
 	identity := servers.Identity(w.TB, w.cluster, bootstrap.Config{Config: leaderelection.Config{Namespace: w.home, Revision: revision}}, name, "pilot")
 	access := filepath.Join(w.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
-		w.Fatal(err)
-	}
+	harness.Must(w, cluster.WriteKubeconfig(access, identity, ""))
 	return &pilot{b: w.TB, Process: harness.Start(w.TB, name, nil, w.program, "server", "--kubeconfig="+access, "--namespace="+w.home, "--identity="+name, "--revision="+revision,
 		"--address=127.0.0.1:0", "--ca-bundle="+w.bundle, "--lock=lease", "--pprof", fmt.Sprintf("--kube-qps=%g", qps))}
 }
@@ -72,8 +68,6 @@ func (p *pilot) heap() float64 {
 		p.b.Fatal("no HeapAlloc in the heap profile")
 	}
 	heap, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		p.b.Fatal(err)
-	}
+	harness.Must(p.b, err)
 	return heap / (1 << 20)
 }

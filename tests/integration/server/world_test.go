@@ -18,6 +18,7 @@ import (
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -65,31 +66,24 @@ func newWorld(b testing.TB, program string) *world {
 	config := c.Admin()
 	config.WarningHandler = rest.NoWarnings{} // each Ingress's annotation would be one
 	connections, err := rest.HTTPClientFor(config)
-	w.must(err)
+	harness.Must(w.TB, err)
 	b.Cleanup(connections.CloseIdleConnections)
 	w.admin, err = kubernetes.NewForConfigAndClient(config, connections)
-	w.must(err)
+	harness.Must(w.TB, err)
 	w.gateways, err = versioned.NewForConfigAndClient(config, connections)
-	w.must(err)
-	w.must(c.LoadGatewayAPI(b.Context()))
-	w.must(os.WriteFile(w.bundle, certs.CA(b), 0o600))
+	harness.Must(w.TB, err)
+	harness.Must(w.TB, c.LoadGatewayAPI(b.Context()))
+	harness.Must(w.TB, os.WriteFile(w.bundle, certs.CA(b), 0o600))
 	service, err := w.admin.CoreV1().Services(w.home).Create(b.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
-	w.must(err)
+	harness.Must(w.TB, err)
 	service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
 	_, err = w.admin.CoreV1().Services(w.home).UpdateStatus(b.Context(), service, metav1.UpdateOptions{})
-	w.must(err)
+	harness.Must(w.TB, err)
 	w.audit = openAudit(b, c.AuditLog())
 	return w
-}
-
-func (w *world) must(err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
 }
 
 // populate creates user objects in all namespaces.
@@ -103,9 +97,9 @@ func (w *world) populate(n size) {
 // fresh creates one object for each controller in a new namespace.
 func (w *world) fresh(name string) {
 	w.Helper()
-	w.must(w.namespace(name))
-	w.must(w.ingress(name, name))
-	w.must(w.gateway(name, name))
+	harness.Must(w.TB, w.namespace(name))
+	harness.Must(w.TB, w.ingress(name, name))
+	harness.Must(w.TB, w.gateway(name, name))
 }
 
 func space(i int) string { return fmt.Sprint("space-", i) }
@@ -115,7 +109,7 @@ func (w *world) create(n int, do func(i int) error) {
 	w.Helper()
 	errs := make([]error, n)
 	workqueue.ParallelizeUntil(w.Context(), concurrently, n, func(i int) { errs[i] = do(i) })
-	w.must(errors.Join(errs...))
+	harness.Must(w.TB, errors.Join(errs...))
 }
 
 func (w *world) namespace(name string) error {

@@ -53,7 +53,7 @@ var faults = map[string]func(*stage) (end func()){
 		s.follower = s.start("second", stable)
 		patch := fmt.Appendf(nil, `{"spec":{"holderIdentity":%q}}`, s.follower.order.Spec.Identity)
 		_, err := s.admin.CoordinationV1().Leases(s.namespace).Patch(s.t.Context(), election, types.MergePatchType, patch, metav1.PatchOptions{})
-		s.must(err)
+		harness.Must(s.t, err)
 		return func() {}
 	},
 	"partition": func(s *stage) func() {
@@ -71,9 +71,7 @@ var faults = map[string]func(*stage) (end func()){
 func TestPeers(t *testing.T) {
 	c := cluster.Shared(t)
 	_, err := electors.SetDefault(t.Context(), c.Client(t).Kube(), canary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Run("run", func(t *testing.T) {
 		for name, fault := range faults {
 			for _, library := range electors.Libraries {
@@ -85,18 +83,12 @@ func TestPeers(t *testing.T) {
 		}
 	})
 	// The API server logs a write after its response.
-	if err := c.APIServer().Stop(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, c.APIServer().Stop())
 	text, err := os.ReadFile(c.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	record(t, text)
 	log := audit.NewLog()
-	if err := log.Read("audit log", bytes.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, log.Read("audit log", bytes.NewReader(text)))
 	judge(t, audit.Examine(log, audit.Options{}))
 }
 
@@ -144,19 +136,12 @@ func newStage(t *testing.T, c *cluster.Cluster, library electors.Library) *stage
 	for n := range objects {
 		created := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: object(n)}}
 		_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), created, metav1.CreateOptions{})
-		s.must(err)
+		harness.Must(s.t, err)
 	}
 	if library == electors.Incumbent {
 		s.fence()
 	}
 	return s
-}
-
-func (s *stage) must(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
 }
 
 // fence installs the fence, as the chart does. Without it, a write that left the process in time can arrive late.
@@ -167,7 +152,7 @@ func (s *stage) fence() {
 		guard.Names = append(guard.Names, object(n))
 	}
 	remove, err := electors.Fence(s.t.Context(), s.admin, s.namespace, election, account, electors.Lease, guard)
-	s.must(err)
+	harness.Must(s.t, err)
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), harness.Patience)
 		defer cancel()
@@ -213,14 +198,14 @@ func (s *stage) start(pod, revision string) *process {
 	p := &process{order: order{s.library, spec, pod}}
 	var err error
 	p.relay, err = relay.Insert(s.t.Context(), identity)
-	s.must(err)
+	harness.Must(s.t, err)
 	s.t.Cleanup(func() { _ = p.relay.Close() })
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
-	s.must(cluster.WriteKubeconfig(kubeconfig, identity, s.namespace))
+	harness.Must(s.t, cluster.WriteKubeconfig(kubeconfig, identity, s.namespace))
 	text, err := json.Marshal(p.order)
-	s.must(err)
+	harness.Must(s.t, err)
 	self, err := os.Executable()
-	s.must(err)
+	harness.Must(s.t, err)
 	p.Process = harness.Start(s.t, pod, []string{orderVariable + "=" + string(text), "KUBECONFIG=" + kubeconfig}, self)
 	return p
 }

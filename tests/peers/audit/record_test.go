@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 var recording = flag.Bool("record", false, "write the audit log to testdata of internal/audit")
@@ -20,18 +22,12 @@ func record(t *testing.T, log []byte) {
 	}
 	var packed bytes.Buffer
 	out, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for line := range bytes.Lines(log) {
 		if bytes.Contains(line, []byte(`"namespace":"testpeers-`)) {
 			_, _ = out.Write(line) // Close returns the error
 		}
 	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(recorded, packed.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, out.Close())
+	harness.Must(t, os.WriteFile(recorded, packed.Bytes(), 0o644))
 }

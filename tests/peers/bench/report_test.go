@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestSpread(t *testing.T) {
@@ -23,13 +25,9 @@ func TestSpread(t *testing.T) {
 
 func TestPage_UpToDate(t *testing.T) {
 	r, err := Read("../results/latest.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	page, err := os.ReadFile("../../../docs/benchmarks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if want, err := r.Page(string(page)); err != nil || want != string(page) {
 		t.Errorf("docs/benchmarks.md differs from results/latest.json (%v). Run `make bench ARGS=-render`.", err)
 	}

@@ -106,9 +106,7 @@ func newStage(t *testing.T, lock electors.Lock, election string) *stage {
 	t.Helper()
 	c := cluster.Shared(t)
 	admin, err := kubernetes.NewForConfig(c.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	s := &stage{
 		t: t, cluster: c, admin: admin, namespace: c.Namespace(t), election: election, lock: lock, began: time.Now(),
 	}
@@ -142,30 +140,22 @@ func (s *stage) create() {
 	if s.lock == electors.Lease {
 		object = &coordinationv1.Lease{ObjectMeta: about}
 	}
-	if err := s.locks(rest.Interface.Post).Body(object).Do(s.t.Context()).Error(); err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, s.locks(rest.Interface.Post).Body(object).Do(s.t.Context()).Error())
 }
 
 // deleteLock deletes the lock object.
 func (s *stage) deleteLock() {
 	s.t.Helper()
-	if err := s.locks(rest.Interface.Delete).Name(s.election).Do(s.t.Context()).Error(); err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, s.locks(rest.Interface.Delete).Name(s.election).Do(s.t.Context()).Error())
 }
 
 // caughtUp waits until the journal has the present version of the lock. All members have ended.
 func (s *stage) caughtUp() {
 	s.t.Helper()
 	object, err := s.locks(rest.Interface.Get).Name(s.election).Do(context.WithoutCancel(s.t.Context())).Get()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	last, err := meta.Accessor(object)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	harness.Until(s.t, "the journal has version "+last.GetResourceVersion(), func() bool {
 		return slices.ContainsFunc(s.journal.entries(), func(e entry) bool { return e.meta.ResourceVersion == last.GetResourceVersion() })
 	})
@@ -182,9 +172,7 @@ func (s *stage) enter(library electors.Library, name string, change ...func(*ele
 	}
 	logger := slog.New(slog.NewTextHandler(&s.log, nil)).With("me", name)
 	candidate, err := electors.EnterThrough(s.t.Context(), library, s.cluster.Admin(), spec, logger)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	m := &member{candidate}
 	s.members = append(s.members, m)
 	return m

@@ -22,6 +22,7 @@ import (
 
 	istiolock "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection/k8sresourcelock"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
@@ -50,13 +51,9 @@ func (s *stage) watch() *journal {
 	s.t.Helper()
 	ctx := context.WithoutCancel(s.t.Context()) // members release their locks after the test
 	object, err := s.locks(rest.Interface.Get).Do(ctx).Get()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	found, err := meta.ListAccessor(object)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	// It continues after a connection has ended.
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, found.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
@@ -64,9 +61,7 @@ func (s *stage) watch() *journal {
 			return s.locks(rest.Interface.Get).VersionedParams(&options, scheme.ParameterCodec).Watch(ctx)
 		},
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	j := &journal{watch: w}
 	j.ended.Go(func() {
 		for event := range w.ResultChan() {

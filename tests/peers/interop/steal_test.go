@@ -84,9 +84,7 @@ func (f flip) moved(to, from []*member) {
 // preempted, and never preempts. Only the lease of keeper is so long that a busy machine does not end its term.
 func TestDefaultRevisionChange(t *testing.T) {
 	admin, err := kubernetes.NewForConfig(cluster.Shared(t).Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() { noDefault(t, admin) })
 	setDefault(t, admin, stable)
 	var flips []flip

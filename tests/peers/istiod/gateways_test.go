@@ -14,6 +14,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/internal/testutil/golden"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // kinds are the kinds of objects whose status is compared, with their API version.
@@ -86,9 +87,7 @@ spec:
 func readCases(t *testing.T) (manifests string, names map[string]string) {
 	t.Helper()
 	content, err := os.ReadFile("testdata/gateways.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	names = map[string]string{}
 	var text strings.Builder
 	prefix := ""
@@ -117,7 +116,7 @@ func TestGatewayStatus(t *testing.T) {
 	l := start(t, map[string]string{"istiod": program(t, "ISTIOD")}, nil)
 	r := &report{lab: l}
 	r.incumbent(1)
-	r.must(r.Flip(t.Context(), stable))
+	harness.Must(r.t, r.Flip(t.Context(), stable))
 	l.install(canary, "istiod", 1)
 	r.awaitLeads(stable)
 	cert, key := certs.KeyPair(t)
@@ -184,7 +183,7 @@ func (l *lab) statuses(revision string) map[string]map[string]string {
 	var list struct{ Items []object }
 	all := "gateways,httproutes,grpcroutes,tlsroutes,tcproutes,udproutes"
 	resources := strings.ReplaceAll(all, ",", ".gateway.networking.k8s.io,") + ".gateway.networking.k8s.io"
-	l.must(json.Unmarshal([]byte(l.kubectl("", "get", resources, "-n", revision+"-gateways", "-o", "json")), &list))
+	harness.Must(l.t, json.Unmarshal([]byte(l.kubectl("", "get", resources, "-n", revision+"-gateways", "-o", "json")), &list))
 	statuses := map[string]map[string]string{}
 	for _, o := range list.Items {
 		fields := map[string]string{}
@@ -244,9 +243,7 @@ func checkDifferences(t *testing.T, found map[string]string) {
 	t.Helper()
 	const path = "testdata/differences.txt"
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	reasons := map[string]string{}
 	for line := range strings.Lines(string(content)) {
 		if parts := strings.Split(strings.TrimSpace(line), " | "); len(parts) == 3 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -43,13 +44,13 @@ func (l *lab) flipUnderLoad(image string) (overlapping int, row string) {
 		l.install(revision, image, 1)
 	}
 	l.awaitLeads(stable)
-	l.must(l.StartLoad(ctx))
+	harness.Must(l.t, l.StartLoad(ctx))
 	var worst figures
 	since := l.version()
 	for i := range *flips {
 		revision := both[(i+1)%2]
 		began := time.Now()
-		l.must(l.FlipLabel(ctx, revision))
+		harness.Must(l.t, l.FlipLabel(ctx, revision))
 		l.awaitLeads(revision)
 		f := l.sharedFigures(began, time.Now())
 		if f.overlap > 0 {
@@ -58,9 +59,9 @@ func (l *lab) flipUnderLoad(image string) (overlapping int, row string) {
 		worst.overlap, worst.idle, worst.until = max(worst.overlap, f.overlap), max(worst.idle, f.idle), max(worst.until, f.until)
 		l.t.Logf("%s, change %d to %s: overlap %v, without a leader %v, new leader after %v", image, i+1, revision, f.overlap, f.idle, f.until)
 	}
-	l.must(l.StopLoad())
+	harness.Must(l.t, l.StopLoad())
 	report, err := l.Audit()
-	l.must(err)
+	harness.Must(l.t, err)
 	late, judged := 0, 0
 	for _, lock := range report.Locks {
 		late += lock.Breaches
@@ -90,7 +91,7 @@ func (l *lab) sharedFigures(from, to time.Time) (worst figures) {
 func (l *lab) lockWrites(since uint64) (n int) {
 	l.t.Helper()
 	h, err := l.History()
-	l.must(err)
+	harness.Must(l.t, err)
 	for w := range h.All() {
 		if w.Version > since && w.Namespace == home && w.Resource == "configmaps" && (w.Name == shared[0] || w.Name == shared[1]) {
 			n++

@@ -14,6 +14,7 @@ import (
 	"text/template"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
@@ -57,9 +58,7 @@ func start(t *testing.T, programs map[string]string, change func(*rollout.Option
 	if change != nil {
 		change(&options)
 	}
-	if err := options.Build(t.Context(), root, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, options.Build(t.Context(), root, t.TempDir()))
 	began := time.Now()
 	options.Log = func(text string) { t.Logf("%6.1f s  %s", time.Since(began).Seconds(), text) }
 	r, err := rollout.Start(t.Context(), options)
@@ -72,9 +71,9 @@ func start(t *testing.T, programs map[string]string, change func(*rollout.Option
 			t.Error(err)
 		}
 	})
-	l.must(err)
+	harness.Must(l.t, err)
 	istio, err := cluster.ModuleFolder(t.Context(), ".", "istio.io/istio")
-	l.must(err)
+	harness.Must(l.t, err)
 	l.kubectl("", "apply", "--server-side", "-f", filepath.Join(istio, "manifests/charts/base/files/crd-all.gen.yaml"))
 	return l
 }
@@ -89,18 +88,11 @@ func program(t *testing.T, variable string) string {
 	return path
 }
 
-func (l *lab) must(err error) {
-	l.t.Helper()
-	if err != nil {
-		l.t.Fatal(err)
-	}
-}
-
 // kubectl runs kubectl as administrator.
 func (l *lab) kubectl(input string, args ...string) string {
 	l.t.Helper()
 	said, err := l.Kubectl(l.t.Context(), []byte(input), args...)
-	l.must(err)
+	harness.Must(l.t, err)
 	return said
 }
 
@@ -148,7 +140,7 @@ spec:
 func (l *lab) install(revision, image string, replicas int) {
 	l.t.Helper()
 	var text bytes.Buffer
-	l.must(manifest.Execute(&text, map[string]any{"Revision": revision, "Image": image, "Replicas": replicas, "Namespace": home}))
+	harness.Must(l.t, manifest.Execute(&text, map[string]any{"Revision": revision, "Image": image, "Replicas": replicas, "Namespace": home}))
 	l.kubectl(text.String(), "apply", "-f", "-")
 	l.await(revision+" is ready", func() string {
 		ready := 0
@@ -205,7 +197,7 @@ func (l *lab) pods(revision string) (pods []node.Pod) {
 // await waits until a condition returns no objection.
 func (l *lab) await(what string, objection func() string) {
 	l.t.Helper()
-	l.must(l.Await(l.t.Context(), what, func(context.Context) (bool, error) {
+	harness.Must(l.t, l.Await(l.t.Context(), what, func(context.Context) (bool, error) {
 		if text := objection(); text != "" {
 			return false, errors.New(text)
 		}
@@ -223,7 +215,7 @@ func (l *lab) spans() (all []span) {
 			ends = append(slices.Clone(ends), time.Now())
 		}
 		found, err := readSpans(p.name, log, ends)
-		l.must(err)
+		harness.Must(l.t, err)
 		all = append(all, found...)
 	}
 	return all
@@ -261,7 +253,7 @@ func (l *lab) awaitLeads(revision string) {
 func (l *lab) kill() {
 	l.t.Helper()
 	name := l.leader(shared[0])
-	l.must(l.Node.Signal(home, name, syscall.SIGKILL))
+	harness.Must(l.t, l.Node.Signal(home, name, syscall.SIGKILL))
 	l.await(name+" has ended", func() string {
 		p, err := l.Node.Pod(home, name)
 		if err == nil && p.Restarts == 0 {
@@ -275,7 +267,7 @@ func (l *lab) kill() {
 func (l *lab) writers(namespace string, since uint64) (users []string) {
 	l.t.Helper()
 	h, err := l.History()
-	l.must(err)
+	harness.Must(l.t, err)
 	for w := range h.All() {
 		if w.Namespace == namespace && w.Resource == "gateways/status" && w.Version > since {
 			users = append(users, strings.TrimPrefix(w.User, "system:serviceaccount:"+home+":"))
@@ -288,7 +280,7 @@ func (l *lab) writers(namespace string, since uint64) (users []string) {
 // version returns the version of the last logged write.
 func (l *lab) version() (last uint64) {
 	h, err := l.History()
-	l.must(err)
+	harness.Must(l.t, err)
 	for w := range h.All() {
 		last = max(last, w.Version)
 	}
@@ -308,7 +300,7 @@ func (l *lab) verdict(peers ...string) verdict.Verdict {
 			return incumbent(user)
 		}
 	})
-	l.must(err)
+	harness.Must(l.t, err)
 	return v
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -87,7 +88,7 @@ func (r *report) editGateways(revisions []string) string {
 
 func (r *report) flip(revision string) {
 	r.t.Helper()
-	r.must(r.FlipLabel(r.t.Context(), revision)) // the chart accepts revisions of incumbent only
+	harness.Must(r.t, r.FlipLabel(r.t.Context(), revision)) // the chart accepts revisions of incumbent only
 	r.awaitLeads(revision)
 }
 
@@ -95,10 +96,10 @@ func (r *report) flip(revision string) {
 func (r *report) incumbent(replicas int32) {
 	r.t.Helper()
 	ctx := r.t.Context()
-	r.must(r.Apply(ctx, rollout.Release{Revision: stable, Replicas: replicas}))
-	r.must(r.AwaitReady(ctx, stable, int(replicas)))
+	harness.Must(r.t, r.Apply(ctx, rollout.Release{Revision: stable, Replicas: replicas}))
+	harness.Must(r.t, r.AwaitReady(ctx, stable, int(replicas)))
 	if replicas > 0 {
-		r.must(r.AwaitOwnElections(ctx, stable))
+		harness.Must(r.t, r.AwaitOwnElections(ctx, stable))
 	}
 }
 
@@ -112,7 +113,7 @@ func TestScenarios(t *testing.T) {
 	}
 	r.scenario("incumbent is installed and is the default", both[:1], func() {
 		r.incumbent(2)
-		r.must(r.Flip(ctx, stable))
+		harness.Must(r.t, r.Flip(ctx, stable))
 		r.awaitLeads(stable)
 	})
 	r.scenario("istiod is installed second", both, func() { r.install(canary, "istiod", 1) })
@@ -140,7 +141,7 @@ func TestScenarios(t *testing.T) {
 		r.kill()
 		r.awaitLeads(canary)
 	})
-	r.scenario("incumbent is uninstalled while istiod leads", both[1:], func() { r.must(r.Uninstall(ctx, stable)) })
+	r.scenario("incumbent is uninstalled while istiod leads", both[1:], func() { harness.Must(r.t, r.Uninstall(ctx, stable)) })
 	r.scenario("incumbent is installed second", both, func() { r.incumbent(2) })
 	r.scenario("istiod is uninstalled while it leads", both[:1], func() {
 		r.uninstall(canary)
@@ -148,7 +149,7 @@ func TestScenarios(t *testing.T) {
 	})
 	r.scenario("istiod is installed, and incumbent is uninstalled while it leads", both[1:], func() {
 		r.install(canary, "istiod", 1)
-		r.must(r.Uninstall(ctx, stable))
+		harness.Must(r.t, r.Uninstall(ctx, stable))
 		r.awaitLeads(canary)
 	})
 	r.print()

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 const root = "../../.."
@@ -94,9 +96,7 @@ func TestComments(t *testing.T) {
 
 func TestDocuments(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
 		pages = append(pages, filepath.Join(root, name))
 	}
@@ -104,9 +104,7 @@ func TestDocuments(t *testing.T) {
 	var texts []string
 	for _, page := range pages {
 		content, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		texts = append(texts, code.ReplaceAllString(string(content), ""))
 	}
 	checkConstructions(t, "documents", texts)
@@ -286,9 +284,7 @@ func bannedWords(t *testing.T) *regexp.Regexp {
 	var words []string
 	for _, path := range styles {
 		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		var style struct {
 			Tokens []string          `json:"tokens"`
 			Swap   map[string]string `json:"swap"`
@@ -330,9 +326,7 @@ func goFiles(t *testing.T) (files []source) {
 		})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return files
 }
 

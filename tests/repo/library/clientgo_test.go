@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -44,9 +45,7 @@ var others = []string{
 func TestClientGo_OwnTests(t *testing.T) {
 	t.Parallel()
 	module, err := cluster.ModuleFolder(t.Context(), root, "k8s.io/client-go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	folder := filepath.Join(module, "tools", "leaderelection")
 	for _, x := range []struct {
 		files, pkg string
@@ -91,9 +90,7 @@ type suite struct {
 
 func (s *suite) add(path string) {
 	file, err := parser.ParseFile(&s.fset, path, nil, 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	file.Name.Name = "adapted"
 	for _, spec := range file.Imports {
 		old, _ := strconv.Unquote(spec.Path.Value)
@@ -119,13 +116,9 @@ func (s *suite) removeUncompilable() bool {
 	args := []string{"test", "-c", "-gcflags=-e", "-o", s.binary()}
 	for name, file := range s.files {
 		var source bytes.Buffer
-		if err := format.Node(&source, &s.fset, file); err != nil {
-			s.t.Fatal(err)
-		}
+		harness.Must(s.t, format.Node(&source, &s.fset, file))
 		path := filepath.Join(s.folder, name)
-		if err := os.WriteFile(path, source.Bytes(), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+		harness.Must(s.t, os.WriteFile(path, source.Bytes(), 0o600))
 		args = append(args, path)
 	}
 	build := exec.CommandContext(s.t.Context(), "go", args...)
@@ -149,9 +142,7 @@ func (s *suite) removeUncompilable() bool {
 func (s *suite) remove(name string, errs [][]string) {
 	file := s.files[name]
 	written, err := parser.ParseFile(&s.fset, filepath.Join(s.folder, name), nil, 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	harness.Must(s.t, err)
 	var decls []ast.Decl
 	for _, decl := range written.Decls {
 		first, last := s.fset.Position(decl.Pos()).Line, s.fset.Position(decl.End()).Line

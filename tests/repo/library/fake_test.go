@@ -124,9 +124,7 @@ func elect(t *testing.T, client kube.Client, name, revision string, change func(
 	}
 	change(&config)
 	l, err := leaderelection.New(client, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return l.AddRunFunction(func(stop <-chan struct{}) { <-stop })
 }
 
@@ -190,9 +188,7 @@ func TestFakeClientset_FailOver(t *testing.T) {
 					t.Fatal("a does not lead")
 				}
 				failing.Store(true)
-				if err := leave(store); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, leave(store))
 				time.Sleep(lease)
 				synctest.Wait()
 				if a.IsLeader() || !b.IsLeader() {
@@ -227,9 +223,7 @@ func TestDefaultWatcher_FakeClientset(t *testing.T) {
 				t.Fatal(err)
 			}
 			await(t, "red", func() bool { return w.GetDefault() == "red" })
-			if err := hooks.Delete(t.Context(), tagging.DefaultTagWebhook(""), metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, hooks.Delete(t.Context(), tagging.DefaultTagWebhook(""), metav1.DeleteOptions{}))
 			await(t, "none", func() bool { return w.GetDefault() == "" })
 		})
 	}

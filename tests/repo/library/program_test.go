@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/internal/testutil/example"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // sizes is set by `make size`, because linking both programs takes long.
@@ -21,15 +22,11 @@ var sizes = flag.Bool("sizes", false, "build the programs and write the sizes to
 func TestImport_KeepsLogging(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "program")
-	if err := example.Build(t.Context(), root, "./tests/repo/library/testdata/logging/main.go", binary); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, example.Build(t.Context(), root, "./tests/repo/library/testdata/logging/main.go", binary))
 	var out, errs bytes.Buffer
 	program := exec.CommandContext(t.Context(), binary)
 	program.Stdout, program.Stderr = &out, &errs
-	if err := program.Run(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, program.Run())
 	const want = `log, to stderr
 INFO slog, by log's default
 level=DEBUG msg="slog, by the program's handler"
@@ -82,9 +79,7 @@ func TestDependencies(t *testing.T) {
 // The example of README.md has few more packages than the same program with client-go.
 func TestPackagesOfTheExample(t *testing.T) {
 	ours, err := example.Write(root, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	const theirs = "./tests/repo/library/testdata/clientgo/main.go"
 	of, than := len(dependencies(t, ours)), len(dependencies(t, theirs))
 	ratio := float64(of) / float64(than)
@@ -98,20 +93,14 @@ func TestPackagesOfTheExample(t *testing.T) {
 	var size [2]float64
 	for i, file := range []string{ours, theirs} {
 		binary := filepath.Join(t.TempDir(), "program")
-		if err := example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"))
 		info, err := os.Stat(binary)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		size[i] = float64(info.Size()) / 1e6
 	}
 	p := filepath.Join(root, "docs", "migration.md")
 	text, err := os.ReadFile(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	rows := fmt.Sprintf("| packages | %d | %d |\n| stripped binary | %.1f MB | %.1f MB |\n", of, than, size[0], size[1])
 	table := regexp.MustCompile(`\| packages \|.*\n\| stripped binary \|.*\n`)
 	if !table.Match(text) {

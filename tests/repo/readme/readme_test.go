@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 const root = "../../.."
@@ -17,9 +19,7 @@ const root = "../../.."
 func read(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return string(content)
 }
 
@@ -57,18 +57,14 @@ func tests(t *testing.T, folders ...string) map[string]bool {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 	}
 	return existing
 }
 
 func TestPages_NamedTestsExist(t *testing.T) {
 	clientgo, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/tools/leaderelection").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	existing := tests(t, root, strings.TrimSpace(string(clientgo)))
 	for _, page := range pages(t) {
 		if page == "CONTRIBUTING.md" { // TestCONTRIBUTING_Index checks it
@@ -125,14 +121,10 @@ func TestMakefile_NamedTestsExist(t *testing.T) {
 					continue
 				}
 				files, err := filepath.Glob(filepath.Join(folder, word, "*_test.go"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, err)
 				for _, file := range files {
 					content, err := os.ReadFile(file)
-					if err != nil {
-						t.Fatal(err)
-					}
+					harness.Must(t, err)
 					functions += strings.Join(function.FindAllString(string(content), -1), " ")
 				}
 			}

@@ -10,6 +10,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/testutil/auditlog"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,9 +36,7 @@ func history(t *testing.T, s *auditlog.Script) audit.History {
 	t.Helper()
 	log := audit.NewLog()
 	log.Objects = true
-	if err := log.Read("log", bytes.NewReader(s.Lines.Bytes())); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, log.Read("log", bytes.NewReader(s.Lines.Bytes())))
 	return log.History()
 }
 
@@ -154,9 +153,7 @@ func TestFigures(t *testing.T) {
 	s := begun(t) // 4 s
 	s.Play("flip canary; wait 1; lock stable-1 canary-1 2; lock canary-1 canary-1 2; space a; bundle canary-1 a wrong; bundle canary-1 a right; flip stable; flip canary")
 	v := judged(t, s, config())
-	if err := v.Err(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, v.Err())
 	text := v.String()
 	for _, want := range []string{
 		"median 0s, p99 3s (2 flips, 1 unfinished)", "terms: 2; longest time without a leader: 1s (bundles, handed over by stable-1)",

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -187,9 +188,7 @@ func TestOperatorKeepsNomination(t *testing.T) {
 		})
 		store.Annotate(record.NominatedAnnotation, "istiod")
 		store.Annotate(record.HoldAnnotation, `{"holder":"istiod","transitions":`+transitions+`,"seconds":600,"requester":"o","reason":"transfer"}`)
-		if err := pause(t.Context(), Operator{Lock: store.Lock("operator", "").Lock, Requester: "x"}); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, pause(t.Context(), Operator{Lock: store.Lock("operator", "").Lock, Requester: "x"}))
 		if got := store.Snapshot().Annotations[record.NominatedAnnotation]; got != want {
 			t.Errorf("nomination of term %s in term 4: %q, want %q", transitions, got, want)
 		}

@@ -60,9 +60,7 @@ func clientsOf(t *testing.T, base *rest.Config) map[string]*ConfigMapLock {
 	all := map[string]*ConfigMapLock{}
 	for name, config := range map[string]*rest.Config{"ClientConfig": ClientConfig(base), "clientset": base} {
 		set, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		all[name] = lockOn(set.CoreV1())
 		if name == "ClientConfig" {
 			all[name] = lockOn(wrapped{set.CoreV1()})
@@ -118,17 +116,13 @@ func TestLock_PassesRateLimiter(t *testing.T) {
 		})
 	})
 	set, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	lease := func(client coordinationv1client.LeasesGetter) *LeaseLock {
 		return &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "n", Name: "l"}, Client: client, LockConfig: ResourceLockConfig{Identity: "pod-a"}}
 	}
 	for name, lock := range map[string]Lock{"lease": lease(set.CoordinationV1()), "configmap": lockOn(set.CoreV1())} {
 		base, err := lock.Write(t.Context(), Snapshot{}, golden, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		next := golden
 		next.LeaderTransitions++
 		if _, err = lock.Write(t.Context(), base, next, nil); err != nil {
@@ -180,9 +174,7 @@ func answer(t *testing.T, code int, after string, content io.ReadCloser) (*http.
 		return &http.Response{StatusCode: code, Header: header, Body: content, ContentLength: 5}, nil
 	}))
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	resp, err := through.RoundTrip(req)
 	if err == nil && resp.Header.Get("Retry-After") != "" {
 		t.Errorf("%d, %q: client-go would send it again", code, after)
@@ -207,9 +199,7 @@ func TestClientConfig_OtherResponses(t *testing.T) {
 		"successful":         {http.StatusOK, "7"},
 	} {
 		resp, err := answer(t, c.code, c.after, text("plain"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		got, err := io.ReadAll(resp.Body)
 		if string(got) != "plain" || err != nil || resp.Header.Get("Content-Type") != "text/plain" || resp.ContentLength != 5 {
 			t.Errorf("%s: %q, error %v", name, got, err)

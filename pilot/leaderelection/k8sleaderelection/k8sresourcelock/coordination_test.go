@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // carriers write the fields of a coordinator in both forms.
@@ -29,9 +30,7 @@ func TestEncodeLease_Coordination(t *testing.T) {
 			carry(lease, "example.com/Zone", "pod-z")
 			record := golden
 			record.HolderIdentity = holder
-			if err := encodeLease(lease, record); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, encodeLease(lease, record))
 			lease.Annotations = applyAnnotations(lease.Annotations, nil)
 			if snap := LeaseSnapshot(lease); snap.Strategy != "example.com/Zone" || snap.PreferredHolder != want {
 				t.Errorf("%s, held by %q: strategy %q, preferred %q", name, holder, snap.Strategy, snap.PreferredHolder)
@@ -43,9 +42,7 @@ func TestEncodeLease_Coordination(t *testing.T) {
 		lease.UID, lease.ResourceVersion = "u", "7"
 		carry(lease, "example.com/Zone", "pod-z")
 		changed, err := (&LeaseLock{}).access().compose(LeaseSnapshot(lease), golden, map[string]string{record.PreferredHolderAnnotation: ""})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		_, annotated := changed.Annotations[record.PreferredHolderAnnotation]
 		if snap := LeaseSnapshot(changed); snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "" || annotated {
 			t.Errorf("%s, preference removed: strategy %q, preferred %q, annotated %v", name, snap.Strategy, snap.PreferredHolder, annotated)

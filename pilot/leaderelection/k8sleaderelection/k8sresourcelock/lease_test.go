@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func micro(s string) *metav1.MicroTime { return new(metav1.MicroTime(at(s))) }
@@ -28,13 +29,9 @@ func goldenLease() *coordinationv1.Lease {
 
 func TestEncodeLease_Golden(t *testing.T) {
 	lease := &coordinationv1.Lease{}
-	if err := encodeLease(lease, golden); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, encodeLease(lease, golden))
 	raw, err := json.Marshal(lease.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	want := `{"holderIdentity":"pod-a","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05.000000Z",` +
 		`"renewTime":"2026-01-02T03:04:12.000000Z","leaseTransitions":3}`
 	if string(raw) != want {
@@ -53,9 +50,7 @@ func TestEncodeLease_Golden(t *testing.T) {
 
 	released := golden
 	released.HolderIdentity, released.HolderKey, released.LeaseDurationSeconds = "", "", 1
-	if err := encodeLease(lease, released); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, encodeLease(lease, released))
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != "" {
 		t.Errorf("holder %v, want an empty string, never nil", lease.Spec.HolderIdentity)
 	}
@@ -127,13 +122,9 @@ func FuzzLease(f *testing.F) {
 			}
 			return
 		}
-		if err := checkRecord(snap.Record); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, checkRecord(snap.Record))
 		again := &coordinationv1.Lease{}
-		if err := encodeLease(again, snap.Record); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, encodeLease(again, snap.Record))
 		if got := LeaseSnapshot(again); got.Unreadable != nil || !sameSeconds(got.Record, snap.Record) {
 			t.Errorf("%+v became %+v (%v)", snap.Record, got.Record, got.Unreadable)
 		}

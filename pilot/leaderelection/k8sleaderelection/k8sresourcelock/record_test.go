@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func at(s string) metav1.Time {
@@ -49,9 +50,7 @@ func TestEncodeConfigMap_Golden(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			cm := &corev1.ConfigMap{}
-			if err := encodeConfigMap(cm, tt.record); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, encodeConfigMap(cm, tt.record))
 			if got := cm.Annotations[LeaderElectionRecordAnnotationKey]; got != tt.want {
 				t.Errorf("\n got %s\nwant %s", got, tt.want)
 			}
@@ -69,9 +68,7 @@ func TestCompose_CopiesBase(t *testing.T) {
 	shown := &corev1.ConfigMap{ObjectMeta: meta}
 	want := shown.DeepCopy()
 	sent, err := a.compose(Snapshot{Exists: true, Object: shown, ResourceVersion: "2", UID: "u"}, golden, map[string]string{record.MarkerAnnotation: "own"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if sent.Labels["own"] != "1" || sent.ResourceVersion != "2" || sent.Annotations[LeaderElectionRecordAnnotationKey] != goldenJSON {
 		t.Errorf("sent %+v", sent)
 	}
@@ -184,16 +181,12 @@ func FuzzConfigMapRecord(f *testing.F) {
 			}
 			return
 		}
-		if err := checkRecord(snap.Record); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, checkRecord(snap.Record))
 		if snap.Record.LeaseDurationSeconds == 0 {
 			return // readable, but not to be written
 		}
 		cm := &corev1.ConfigMap{}
-		if err := encodeConfigMap(cm, snap.Record); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, encodeConfigMap(cm, snap.Record))
 		again := ConfigMapSnapshot(cm)
 		if again.Unreadable != nil || !sameSeconds(again.Record, snap.Record) {
 			t.Errorf("%+v became %+v (%v)", snap.Record, again.Record, again.Unreadable)

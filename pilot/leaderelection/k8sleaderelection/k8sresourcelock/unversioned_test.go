@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // unversionedStore stores one ConfigMap as sent. It sets no version and compares
@@ -106,9 +108,7 @@ func termed(term int) LeaderElectionRecord {
 func versionOf(t *testing.T, s Snapshot) uint64 {
 	t.Helper()
 	v, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return v
 }
 
@@ -183,9 +183,7 @@ func TestUnversioned_ManyWriters(t *testing.T) {
 		store := &unversionedStore{}
 		first := lockOn(store)
 		base, err := first.Write(t.Context(), Snapshot{}, golden, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		var (
 			wg  sync.WaitGroup
 			won atomic.Int32
@@ -227,9 +225,7 @@ func TestUnversioned_Watch(t *testing.T) {
 			store := &unversionedStore{object: shown}
 			l := lockOn(store)
 			before, err := l.Read(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			store.object = nil
 			c.prepare(store)
 			store.watch = func(metav1.ListOptions) (watch.Interface, error) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -16,9 +18,7 @@ func TestPools_Disjoint(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
 		p, err := NewPool()
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		defer func() {
 			if err := p.Release(); err != nil {
 				t.Error(err)
@@ -40,9 +40,7 @@ func TestPools_Disjoint(t *testing.T) {
 		for _, freed := range []string{p.address(hosts).String(), p.address(1).String()} {
 			p.GiveBack(freed)
 			listener, err := net.Listen("tcp", net.JoinHostPort(freed, "61000"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
 			listener.Close()
 		}
 		if address, err := p.Take(); err != nil || address != p.address(hosts).String() {
@@ -53,9 +51,7 @@ func TestPools_Disjoint(t *testing.T) {
 
 func TestPoolRelease(t *testing.T) {
 	p, err := NewPool()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	held := netip.AddrPortFrom(p.address(hosts+1), reservationPort).String()
 	if listener, err := net.Listen("tcp4", held); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%s is free: %v, %v", held, listener, err)

@@ -47,24 +47,16 @@ func starter(text string) any {
 
 func TestKilledStarter_LeavesNoProcess(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for name, signal := range map[string]syscall.Signal{"running": 0, "stopped": syscall.SIGSTOP} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.Command(self)
 			command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", starterVariable, signal))
 			output, err := command.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := command.Start(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, err)
+			harness.Must(t, command.Start())
 			line, _ := bufio.NewReader(output).ReadString('\n')
-			if err := command.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, command.Process.Kill())
 			_ = command.Wait()
 			pid, err := strconv.Atoi(strings.TrimSpace(line))
 			if err != nil {
@@ -85,9 +77,7 @@ func shell(t *testing.T, script string) *Process {
 		Name: "the script", Path: "/bin/sh", Args: []string{"-c", script},
 		Env: []string{"PATH=" + os.Getenv("PATH")}, Log: filepath.Join(t.TempDir(), "folder", "log"),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
@@ -110,9 +100,7 @@ func TestStop(t *testing.T) {
 			p := shell(t, c.script)
 			harness.Until(t, "the script is up", func() bool { return strings.Contains(p.Tail(), "up") })
 			if c.stopped {
-				if err := p.Signal(syscall.SIGSTOP); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, p.Signal(syscall.SIGSTOP))
 			}
 			if err := p.Stop(c.grace); err != nil {
 				t.Error(err)
@@ -133,23 +121,15 @@ func TestSignal_WaitsForStop(t *testing.T) {
 
 func waitsForStop(t *testing.T, p *Process) {
 	for range 200 {
-		if err := p.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, p.Signal(syscall.SIGSTOP))
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
 			t.Fatalf("state after SIGSTOP: %.1s", state)
 		}
-		if err := p.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, p.Signal(syscall.SIGCONT))
 	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, p.Kill())
 	if err := p.Signal(syscall.SIGSTOP); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("SIGSTOP to an ended process: %v", err)
 	}
