@@ -92,25 +92,18 @@ func TestGatedFake(t *testing.T) {
 func TestClientGoLock(t *testing.T) {
 	store := locktest.NewStore(locktest.ConfigMap)
 	leads := make(chan struct{})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: ClientGoLock(store.Lock("a", "stable")), ReleaseOnCancel: true,
 		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: time.Second,
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(leads) }, OnStoppedLeading: func() {}},
 	})
 	harness.Must(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		elector.Run(ctx)
-	}()
+	stop := harness.Background(t, func(ctx context.Context) error { elector.Run(ctx); return nil })
 	<-leads
 	if r := store.Snapshot().Record; r.HolderIdentity != "a" || r.HolderKey != "stable" {
 		t.Errorf("record of the leader: %+v", r)
 	}
-	cancel()
-	<-done
+	stop()
 	if r := store.Snapshot().Record; r.HolderIdentity != "" || r.HolderKey != "" {
 		t.Errorf("released record: %+v", r)
 	}

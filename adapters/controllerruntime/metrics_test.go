@@ -107,15 +107,7 @@ func TestLeaderMetric_AsInControllerRuntime(t *testing.T) {
 				until(t, state, func() bool { return maps.Equal(leaderSeries(t, name), want) })
 			}
 			start := func() (stop func()) {
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- run(ctx, c.Admin(), namespace, name) }()
-				return func() {
-					cancel()
-					if err := <-ended; err != nil {
-						t.Error(err)
-					}
-				}
+				return harness.Background(t, func(ctx context.Context) error { return run(ctx, c.Admin(), namespace, name) })
 			}
 			hold("other")
 			stop := start()

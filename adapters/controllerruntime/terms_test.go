@@ -58,9 +58,7 @@ func TestTerms_ConstantMemory(t *testing.T) {
 	direct, err := client.New(testcluster.Shared(t).Admin(), client.Options{})
 	harness.Must(t, err)
 	harness.Must(t, direct.Create(t.Context(), secret))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- m.Manager.Start(ctx) }() // the caches, without an election
+	harness.Background(t, m.Manager.Start) // the caches, without an election
 	<-m.ready
 	terms(t, m, 50)
 	goroutines, heap := usage()
@@ -79,10 +77,6 @@ func TestTerms_ConstantMemory(t *testing.T) {
 	t.Logf("in rounds of %d terms the heap grew by %d bytes per term", n, grown)
 	if grown[rounds/2] > 200 {
 		t.Errorf("the heap grew by %d bytes per term", grown)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }
 

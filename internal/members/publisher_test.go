@@ -1,7 +1,6 @@
 package members
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
@@ -50,15 +49,7 @@ func publish(t *testing.T, uid types.UID) *published {
 		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
 	harness.Must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- publisher.Run(ctx) }()
-	p.end = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	p.end = harness.Background(t, publisher.Run)
 	synctest.Wait()
 	return p
 }

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -231,9 +230,7 @@ func TestRun_Reads(t *testing.T) {
 					reads.Inc()
 					return test.answer(r)
 				})
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- c.Run(ctx) }()
+				harness.Background(t, c.Run)
 				time.Sleep(period)
 				synctest.Wait()
 				if n := int(reads.Load()); n != test.reads {
@@ -243,10 +240,6 @@ func TestRun_Reads(t *testing.T) {
 				synctest.Wait()
 				if n := int(reads.Load()); n != test.reads+1 {
 					t.Errorf("%d reads after waking up", n-test.reads)
-				}
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
 				}
 			})
 		})

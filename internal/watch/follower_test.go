@@ -16,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // scripted is a Follower with one open function for each connection. The last function repeats.
@@ -63,17 +65,9 @@ func scriptedFollower(t *testing.T, script ...func(context.Context) (apiwatch.In
 
 // run starts the Follower. stop ends it.
 func (s *scripted) run() (stop func()) {
-	ctx, cancel := context.WithCancel(s.t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.Run(ctx)
-	}()
+	stop = harness.Background(s.t, func(ctx context.Context) error { s.Run(ctx); return nil })
 	synctest.Wait()
-	return func() {
-		cancel()
-		<-ended
-	}
+	return stop
 }
 
 // said returns the calls since the last said.

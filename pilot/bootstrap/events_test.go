@@ -44,17 +44,14 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 				e := newEvents(client, "the-pod", slog.New(slog.NewTextHandler(log, nil)))
 				object := &corev1.ObjectReference{Kind: "Lease", Namespace: "home", Name: "lock"}
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "before")
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- e.run(ctx) }()
+				stop := harness.Background(t, e.run)
 				synctest.Wait()
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "one of %d", 2)
 				other := &corev1.ObjectReference{Kind: "Lease", Namespace: "home", Name: "lock-2"} // the name of an Event contains object and time
 				e.Eventf(other, corev1.EventTypeWarning, "Reason", "the last")
 				began := time.Now()
-				cancel()
-				if err := <-ended; err != nil || time.Since(began) != test.took {
-					t.Errorf("the recorder ended after %v with %v", time.Since(began), err)
+				if stop(); time.Since(began) != test.took {
+					t.Errorf("the recorder ended after %v", time.Since(began))
 				}
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "after")
 				synctest.Wait()

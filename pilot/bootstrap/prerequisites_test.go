@@ -133,19 +133,13 @@ func TestStaleTags_PreventWrites(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
 			j, err := row.newJob(e.admin, Config{Config: leaderelection.Config{Namespace: e.home, Revision: e.home}, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
 			harness.Must(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- j.Run(ctx) }()
+			harness.Background(t, j.Run)
 			await(t, "the controller waits for current tags", func() bool { return tags.asked.Load() > 0 })
 			if changed() {
 				t.Error("the controller writes before the tags are current")
 			}
 			close(tags.current)
 			await(t, "it writes", changed)
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
 		})
 	}
 	if rows != 2 {

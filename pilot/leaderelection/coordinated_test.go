@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -85,15 +84,7 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 				Coordination: &coordination.CandidateConfig{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0"},
 			})
 			harness.Must(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- l.RunContext(ctx) }()
-			return l, func() {
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}
+			return l, harness.Background(t, l.RunContext)
 		}
 		a, stop := run("a")
 		time.Sleep(time.Second)

@@ -107,11 +107,9 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 		e.t.Fatal(err)
 	}
 	le.AddRunContext(func(ctx context.Context) error { <-ctx.Done(); return nil })
-	stop = harness.Background(e.t, func(ctx context.Context) {
+	stop = harness.Background(e.t, func(ctx context.Context) error {
 		defer kube.CloseIdleConnections(client)
-		if err := le.RunContext(ctx); err != nil {
-			e.t.Error(err)
-		}
+		return le.RunContext(ctx)
 	})
 	harness.Until(e.t, identity+" is a candidate", func() bool {
 		s := le.Status()

@@ -1,7 +1,6 @@
 package install
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -305,9 +304,7 @@ func TestSelfTest_RunSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSelfTested(t, "a")
 		s.set(following, byPolicy(attempt{}))
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx) }()
+		stop := harness.Background(t, s.Run)
 		tried := func(when string, want int) {
 			t.Helper()
 			if synctest.Wait(); s.tries() != want {
@@ -324,9 +321,8 @@ func TestSelfTest_RunSchedule(t *testing.T) {
 		time.Sleep(time.Second) // in the middle of the repetitions
 		before := s.State("e")
 		began := time.Now()
-		cancel()
-		if err := <-ended; err != nil || time.Since(began) > 0 {
-			t.Errorf("Run returned %v after %v", err, time.Since(began))
+		if stop(); time.Since(began) > 0 {
+			t.Errorf("Run returned after %v", time.Since(began))
 		}
 		if after := s.State("e"); after.Answer != "refused" || after.At != before.At {
 			t.Errorf("an interrupted test left %+v", after)

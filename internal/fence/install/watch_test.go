@@ -120,20 +120,17 @@ func (w *watching) fail(verb, resource string, err error) {
 // inWatch runs f while a Watch runs, after an optional preparation.
 func inWatch(t *testing.T, prepare func(w *watching), f func(t *testing.T, w *watching)) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
 		w := &watching{Server: apiserver.New(policyNamed(fence.PolicyPrefix+"a", 1), policyNamed("another", 1))}
 		if prepare != nil {
 			prepare(w)
 		}
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
+		stop := harness.Background(t, func(ctx context.Context) error {
 			Watch(ctx, w.Kube(), func() { w.changes.Inc() }, slog.New(slog.NewTextHandler(&w.log, nil)))
-		}()
+			return nil
+		})
 		pass(0)
 		f(t, w)
-		cancel()
-		<-ended
+		stop()
 		pass(0)
 		if n := w.Watching(); n > 0 {
 			t.Errorf("%d watches stay open", n)

@@ -49,14 +49,16 @@ func Skip(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Background calls run until the test ends or stop is called. stop waits until run has returned.
-func Background(t testing.TB, run func(context.Context)) (stop func()) {
+// Background calls run until the test ends or stop is called. stop waits until run has returned. An error of run fails the test.
+func Background(t testing.TB, run func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan struct{})
-	go func() { defer close(ended); run(ctx) }()
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		<-ended
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 	t.Cleanup(stop)
 	return stop

@@ -143,18 +143,10 @@ func newController(t *testing.T, r *recorder, s *store, log *slog.Logger, change
 // start runs a controller. The returned function stops it and returns the duration of the stop.
 func start(t *testing.T, c *Controller[string], background ...func(context.Context)) (stop func() time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := c.Run(ctx, background...); err != nil {
-			t.Error(err)
-		}
-	}()
+	end := harness.Background(t, func(ctx context.Context) error { return c.Run(ctx, background...) })
 	return func() time.Duration {
 		began := time.Now()
-		cancel()
-		<-ended
+		end()
 		return time.Since(began)
 	}
 }

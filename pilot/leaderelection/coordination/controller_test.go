@@ -1,7 +1,6 @@
 package coordination
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,9 +40,7 @@ func TestController_FollowsObjects(t *testing.T) {
 			lock := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n"}}
 			server.Edit("leader", &lock, func() { lock.Spec.HolderIdentity = nil })
 			time.Sleep(longestPause)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- c.Run(ctx) }()
+			stop := harness.Background(t, c.Run)
 			for range 10 {
 				synctest.Wait()
 				candidate := candidateOf(step.candidate)
@@ -57,10 +54,7 @@ func TestController_FollowsObjects(t *testing.T) {
 			if server.Get("leases", "n", "x", &lock); ptr.Deref(lock.Spec.HolderIdentity, "") != step.candidate {
 				t.Errorf("%s: holder %q, want %q", step.what, ptr.Deref(lock.Spec.HolderIdentity, ""), step.candidate)
 			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			stop()
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package coordination
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -54,16 +53,9 @@ func runWith(t *testing.T, server *apiserver.Server) (log *harness.Log, end func
 		Client: server.Kube(), Namespace: "ns", Lease: "x", Pod: "pod-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	harness.Must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- publisher.Run(ctx) }()
+	end = harness.Background(t, publisher.Run)
 	synctest.Wait()
-	return log, func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
+	return log, end
 }
 
 func TestPublisher_Idle(t *testing.T) {

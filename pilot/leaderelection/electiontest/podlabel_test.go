@@ -69,15 +69,7 @@ func (p *labelled) start() {
 		p.runs.Store(false)
 		return nil
 	})
-	ctx, cancel := context.WithCancel(p.Context())
-	done := make(chan error, 1)
-	go func() { done <- l.RunContext(ctx) }()
-	p.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			p.Error(err)
-		}
-	}
+	p.stop = harness.Background(p, l.RunContext)
 	synctest.Wait()
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
@@ -27,10 +28,7 @@ func fitLoop(t *testing.T, check func(context.Context) error) (*loop, *entries) 
 
 // startChecks runs checkFitness and returns a function that ends it.
 func startChecks(t *testing.T, l *loop) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); l.checkFitness(ctx) }()
-	return func() { cancel(); <-done }
+	return harness.Background(t, func(ctx context.Context) error { l.checkFitness(ctx); return nil })
 }
 
 func TestCheckFitness(t *testing.T) {

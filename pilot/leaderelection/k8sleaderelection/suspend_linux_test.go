@@ -32,9 +32,7 @@ func TestSuspendEndsTerm(t *testing.T) {
 			return nil
 		}}
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); l.le.Run(ctx) }()
+	harness.Background(t, func(ctx context.Context) error { l.le.Run(ctx); return nil })
 	<-started
 	resumed := time.Now()
 	s.suspend(3 * time.Hour)
@@ -44,8 +42,6 @@ func TestSuspendEndsTerm(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("not stopped within a minute")
 	}
-	cancel()
-	<-done
 }
 
 // The machine may suspend between the clock reading and the setting of the alarm.

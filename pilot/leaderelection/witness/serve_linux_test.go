@@ -22,10 +22,8 @@ import (
 func serve(t *testing.T, path string) (log *harness.Log, stop func()) {
 	t.Helper()
 	log = &harness.Log{}
-	stop = harness.Background(t, func(ctx context.Context) {
-		if err := Serve(ctx, path, Options{Identity: "a", Logger: slog.New(slog.NewTextHandler(log, nil))}); err != nil {
-			t.Error(err)
-		}
+	stop = harness.Background(t, func(ctx context.Context) error {
+		return Serve(ctx, path, Options{Identity: "a", Logger: slog.New(slog.NewTextHandler(log, nil))})
 	})
 	harness.Until(t, "the witness is listening", func() bool { return log.Count("witness is listening") > 0 })
 	return log, stop

@@ -71,7 +71,7 @@ func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 			t.Error("too few changes")
 		}
 	})
-	harness.Background(t, func(ctx context.Context) {
+	harness.Background(t, func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			revision := []string{"canary", "stable"}[n%2]
 			_, err := hooks.Patch(ctx, tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
@@ -81,6 +81,7 @@ func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 			}
 			n++
 		}, flipEvery)
+		return nil
 	})
 }
 
@@ -99,12 +100,13 @@ func simulateNodes(t *testing.T, admin kube.Client) {
 	if _, err := admin.Kube().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
-	harness.Background(t, func(ctx context.Context) {
+	harness.Background(t, func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := errors.Join(readyPods(ctx, admin, pod.Namespace), addressServices(ctx, admin, pod.Namespace)); err != nil {
 				t.Logf("retrying: %v", err)
 			}
 		}, 100*time.Millisecond)
+		return nil
 	})
 }
 

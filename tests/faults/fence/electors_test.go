@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -23,17 +22,7 @@ func (s *stage) run(config *rest.Config, c leaderelection.Config) (le *leaderele
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = lease, lease/2, 2*time.Second
 	le, err := leaderelection.New(cluster.ClientFor(s.t, config), c)
 	harness.Must(s.t, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := le.RunContext(ctx); err != nil {
-			s.t.Errorf("candidate %s: %v", c.Identity, err)
-		}
-	}()
-	quit = func() { cancel(); <-done }
-	s.t.Cleanup(quit)
-	return le, quit
+	return le, harness.Background(s.t, le.RunContext)
 }
 
 func TestFence_AdmitsElectors(t *testing.T) {

@@ -34,9 +34,6 @@ type world struct {
 	revision *defaults.Watcher
 }
 
-// patience limits each wait. A candidate that is too slow is not chosen again for up to 40 seconds.
-const patience = 3 * harness.Patience
-
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	c := cluster.Shared(t)
@@ -99,23 +96,14 @@ func (w *world) candidate(pod, revision string, change ...func(*leaderelection.C
 		w.acting.Add(-1)
 		return nil
 	})
-	c.stop = harness.Background(w.t, func(ctx context.Context) {
-		if err := c.election.RunContext(ctx); err != nil {
-			w.t.Error(err)
-		}
-	})
+	c.stop = harness.Background(w.t, c.election.RunContext)
 	return c
 }
 
 // await waits for a condition and checks one-at-a-time.
 func (w *world) await(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience); !holds(); {
-		if time.Now().After(end) {
-			w.t.Fatalf("timed out: %s\n%+v", what, w.lease())
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	harness.Until(w.t, what, holds)
 	if w.most.Load() > 1 {
 		w.t.Fatal("two leaders at the same time")
 	}
@@ -133,9 +121,9 @@ func (w *world) coordinate() {
 	harness.Must(w.t, err)
 	w.revision.AddHandler(func(string) { c.Refresh() })
 	harness.Must(w.t, c.Warm(w.t.Context()))
-	harness.Background(w.t, func(ctx context.Context) {
+	harness.Background(w.t, func(ctx context.Context) error {
 		defer c.Close()
-		_ = c.Run(ctx)
+		return c.Run(ctx)
 	})
 }
 

@@ -124,7 +124,7 @@ func (x *fixture) ranked(name, revision string, options ...func(*leaderelection.
 func (x *fixture) watcher(c *candidate) revisions.DefaultWatcher {
 	x.Helper()
 	watcher := revisions.NewDefault(c.client, revisions.Config{Namespace: x.namespace, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
-	harness.Background(x, func(ctx context.Context) { watcher.Run(ctx.Done()) })
+	harness.Background(x, func(ctx context.Context) error { watcher.Run(ctx.Done()); return nil })
 	harness.Until(x, c.name+" has synced the default revision", watcher.HasSynced)
 	return watcher
 }

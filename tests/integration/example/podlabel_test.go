@@ -1,7 +1,6 @@
 package example
 
 import (
-	"context"
 	"log/slog"
 	"testing"
 
@@ -35,9 +34,7 @@ func TestLabelPod_APIServer(t *testing.T) {
 		Logger:     slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	harness.Must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- election.RunContext(ctx) }()
+	stop := harness.Background(t, election.RunContext)
 	labelled := func(want int) {
 		t.Helper()
 		harness.Until(t, "the label of the leader", func() bool {
@@ -53,10 +50,7 @@ func TestLabelPod_APIServer(t *testing.T) {
 	if election.Gate().Admitted() == 0 {
 		t.Error("the label was not written through the gate")
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 	labelled(0)
 	// The first request removes the label of an earlier process. It is rejected, because there is no label.
 	if log.Count("forbidden")+log.Count("rejected our request") > 0 {

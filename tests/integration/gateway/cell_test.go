@@ -46,20 +46,13 @@ func (c *cell) start() {
 	tags := revisions.NewTags(c.admin, revisions.Config{Revision: c.home, Namespace: c.home, Logger: log})
 	controller, err := gatewaystatus.New(cluster.ClientFor(c.T, config), gatewaystatus.Config{Tags: tags, Logger: log})
 	harness.Must(c.T, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
-	var ended sync.WaitGroup
-	ended.Go(func() { tags.Run(ctx.Done()) })
-	ended.Go(func() {
-		if err := controller.Run(ctx); err != nil {
-			c.Error(err)
-		}
+	c.end = harness.Background(c.T, func(ctx context.Context) error {
+		var ended sync.WaitGroup
+		defer ended.Wait()
+		ended.Go(func() { tags.Run(ctx.Done()) })
+		return controller.Run(ctx)
 	})
-	c.end = func() {
-		cancel()
-		ended.Wait()
-	}
 	c.Cleanup(func() {
-		c.end()
 		if c.Failed() {
 			c.Logf("logged:\n%s", c.log)
 		}

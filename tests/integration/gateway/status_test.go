@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -147,12 +146,9 @@ func (c *cell) deploy(name string) {
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	harness.Must(c.T, err)
-	ctx, cancel := context.WithCancel(c.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
+	stop := harness.Background(c.T, d.Run)
 	c.exist(true, name, workload...)
-	cancel()
-	harness.Must(c.T, <-ended)
+	stop()
 }
 
 // quiet checks that a restart and irrelevant changes cause no writes. All writes of a controller that has ended are recorded.

@@ -210,10 +210,7 @@ func TestDefaultWatcher_FakeClientset(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			w := revisions.NewDefaultWatcher(double{clientset: store}, "red", "")
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan struct{})
-			go func() { defer close(ended); w.Run(ctx.Done()) }()
-			defer func() { cancel(); <-ended }()
+			harness.Background(t, func(ctx context.Context) error { w.Run(ctx.Done()); return nil })
 			await(t, "synced", w.HasSynced)
 			if got := w.GetDefault(); got != "" {
 				t.Errorf("another webhook's revision counts: %q", got)
