@@ -103,7 +103,7 @@ type Input struct {
 	Spaces []corev1.Namespace
 	// Deletions has how often the lock of an election was deleted in the last ten minutes.
 	Deletions map[string]int
-	// Locks are the locks of all namespaces.
+	// Locks are the locks of the selected namespace, and those of shared elections in all namespaces.
 	Locks []inspect.Lock
 	// Tags are the revisions of the default tag. Claims are the claims of tags by namespace.
 	Tags   *Tags
@@ -134,6 +134,17 @@ func (in *Input) Namespaces() []string {
 		all.Insert(e.Namespace)
 	}
 	return sets.List(all)
+}
+
+// Shared returns the names of the elections whose leader writes in all namespaces.
+func (in *Input) Shared() []string {
+	names := sets.New[string]()
+	for _, e := range in.Elections {
+		if clusterWide[e.Name] {
+			names.Insert(e.Name)
+		}
+	}
+	return sets.List(names)
 }
 
 // Permission is a permission of the user that a command needs.

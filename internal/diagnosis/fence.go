@@ -192,7 +192,7 @@ func (in *Input) lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1
 		return nil
 	}
 	kind := p.Spec.ParamKind.Kind
-	if in.Locks == nil || slices.ContainsFunc(in.Locks, func(l inspect.Lock) bool { return l.Kind == kind && l.Namespace == ref.Namespace && l.Name == ref.Name }) {
+	if in.Locks == nil || in.Namespace != "" && in.Namespace != ref.Namespace || slices.ContainsFunc(in.Locks, func(l inspect.Lock) bool { return l.Kind == kind && l.Namespace == ref.Namespace && l.Name == ref.Name }) {
 		return nil
 	}
 	return []Finding{{

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -145,35 +146,68 @@ var states = []state{
 func TestStates(t *testing.T) {
 	p := startPlane(t)
 	p.shows("all candidates ready", "doctor", healthy, p.electionctl("doctor"))
+	p.step(t, "operator", p.operator)
 	if p.prometheus != nil {
-		p.prometheus.upgrade(p)
-		p.prometheus.deletions(p)
-		p.do("kubectl -n istio-system delete events --all") // doctor counts deletions of the last 10 minutes
-		p.shows("lock deleted repeatedly, repaired", "doctor", healthy, p.electionctl("doctor"))
+		p.step(t, "upgrade", func() { p.prometheus.upgrade(p) })
+		p.step(t, "lock deleted repeatedly", func() {
+			p.prometheus.deletions(p)
+			p.do("kubectl -n istio-system delete events --all") // doctor counts deletions of the last 10 minutes
+			p.shows("lock deleted repeatedly, repaired", "doctor", healthy, p.electionctl("doctor"))
+		})
 	}
 	for _, s := range states {
-		began := time.Now()
-		if s.breaks != nil {
-			s.breaks(p)
-		}
-		end := func() {}
-		if s.again != nil {
-			end = p.repeat(s.again(p))
-			t.Cleanup(end) // if the check ends the test
-		}
-		p.check(s)
-		end()
-		if s.repairs != nil {
-			s.repairs(p)
-			p.shows(s.name+", repaired", "doctor", healthy, p.electionctl("doctor"))
-		}
-		t.Logf("%s: %v", s.name, time.Since(began).Round(time.Second))
-		if t.Failed() {
+		if !p.step(t, s.name, func() { p.try(s) }) {
 			return // later states begin with the end of this one
 		}
 	}
 	if p.prometheus != nil {
 		p.prometheus.checkAnnotations(t)
+	}
+}
+
+// step runs a subtest.
+func (p *plane) step(t *testing.T, name string, run func()) bool {
+	defer func() { p.t = t }()
+	return t.Run(name, func(t *testing.T) {
+		p.t = t
+		run()
+	})
+}
+
+// try produces a state, checks it and repairs it.
+func (p *plane) try(s state) {
+	p.t.Helper()
+	if s.breaks != nil {
+		s.breaks(p)
+	}
+	end := func() {}
+	if s.again != nil {
+		end = p.repeat(s.again(p))
+		p.t.Cleanup(end) // if the check ends the test
+	}
+	p.check(s)
+	end()
+	if s.repairs != nil {
+		s.repairs(p)
+		p.shows(s.name+", repaired", "doctor", healthy, p.electionctl("doctor"))
+	}
+}
+
+// operator binds the roles of operators as the documentation does. For such a user, no check may be unknown.
+func (p *plane) operator() {
+	p.t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "fence.md"))
+	p.must(err)
+	_, section, _ := strings.Cut(string(page), "### Operators")
+	_, commands, _ := strings.Cut(section, "```\n")
+	commands, _, _ = strings.Cut(commands, "```")
+	p.do(commands)
+	const as = " --as=op --as-group=oncall 2>&1"
+	p.shows("an operator", "doctor", healthy, p.electionctl("doctor"+as))
+	for command, words := range map[string]string{"doctor": "you may: ", "list": " leads", "explain " + watched: "default stable"} {
+		if got := p.electionctl(command + as)(); strings.Contains(got, "unknown") || strings.Contains(got, "forbidden") || !strings.Contains(got, words) {
+			p.t.Errorf("%s of an operator: %s", command, got)
+		}
 	}
 }
 

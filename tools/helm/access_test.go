@@ -57,6 +57,8 @@ func accessOf(t *testing.T, values string) string {
 		role := map[string]string{"Role": "namespace", "ClusterRole": "cluster"}[o.GetKind()]
 		if strings.HasSuffix(o.GetName(), "-operator") {
 			role = "operator"
+		} else if strings.Contains(o.GetName(), "-operator.") {
+			role = "clusterOperator"
 		} else if o.GetNamespace() != "" && o.GetNamespace() != "the-namespace" {
 			role = "ingress"
 		}

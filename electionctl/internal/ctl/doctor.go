@@ -62,6 +62,8 @@ func (p *Program) examine(ctx context.Context, c *clients, wide bool) ([]diagnos
 	}
 	if len(s.unread) > 0 {
 		in.Unread["locks"] = errors.Join(s.unread...)
+	} else {
+		in.Locks = append([]inspect.Lock{}, s.locks...)
 	}
 	err = c.read(ctx, in, reads{
 		{"tags", c.readClaims}, {"permissions", c.readPermissions}, {"clock", c.readClock}, {"installations", c.readLocks},
@@ -252,12 +254,21 @@ func (c *clients) readClock(ctx context.Context, in *diagnosis.Input) error {
 	return nil
 }
 
+// readLocks adds the locks in other namespaces that have the name of an election. The role of operators allows only these names.
 func (c *clients) readLocks(ctx context.Context, in *diagnosis.Input) error {
-	all, err := c.look(ctx, "")
-	if err != nil {
-		return err
+	if in.Locks == nil || c.at == metav1.NamespaceAll {
+		return nil
 	}
-	in.Locks = append([]inspect.Lock{}, all.locks...)
+	for _, name := range in.Shared() {
+		others, err := c.look(ctx, metav1.NamespaceAll, name)
+		if err == nil {
+			err = errors.Join(others.unread...)
+		}
+		if err != nil {
+			return err
+		}
+		in.Locks = append(in.Locks, others.locks...)
+	}
 	return nil
 }
 

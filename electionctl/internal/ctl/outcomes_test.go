@@ -207,6 +207,6 @@ func TestForbidden(t *testing.T) {
 	e.expect(got, Done, "Candidates, in unknown order of rank:")
 	e.expect(got, Done, "If its holder died: one of 2 candidates, when the lease expires")
 	got = reads("doctor")
-	e.expect(got, Done, "leaders         unknown   pods is forbidden")
-	e.expect(got, Done, "locks           unknown   configmaps is forbidden")
+	e.expect(got, Done, "leaders       unknown   pods is forbidden")
+	e.expect(got, Done, "locks         unknown   configmaps is forbidden")
 }

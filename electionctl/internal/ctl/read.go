@@ -136,15 +136,19 @@ type seen struct {
 // knows reports whether all candidates of an election are known.
 func (s *seen) knows(e inspect.Election) bool { return e.Known(s.members[e.Namespace]) }
 
-// look reads all locks in two requests: the Leases, which include members, and the metadata of ConfigMaps. One of both may be
-// forbidden.
-func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
+// look reads all locks, or those with a name, in two requests: the Leases, which include members, and the metadata of ConfigMaps.
+// One of both may be forbidden.
+func (c *clients) look(ctx context.Context, namespace string, name ...string) (*seen, error) {
+	options := metav1.ListOptions{}
+	if len(name) > 0 {
+		options.FieldSelector = "metadata.name=" + name[0]
+	}
 	s := &seen{members: map[string]bool{}, ahead: map[string]time.Duration{}}
 	var leases, configMaps []inspect.Lock
 	var errLeases, errConfigMaps error
 	var both sync.WaitGroup
-	both.Go(func() { leases, errLeases = c.leases(ctx, namespace, s) })
-	both.Go(func() { configMaps, errConfigMaps = c.configMaps(ctx, namespace) })
+	both.Go(func() { leases, errLeases = c.leases(ctx, namespace, options, s) })
+	both.Go(func() { configMaps, errConfigMaps = c.configMaps(ctx, namespace, options) })
 	both.Wait()
 	s.at = time.Now() //nolint:forbidigo // age of the read
 	s.locks = append(configMaps, leases...)
@@ -176,8 +180,8 @@ func (s *seen) lock(e inspect.Election) (inspect.Lock, bool) {
 	return inspect.Lock{}, false
 }
 
-func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks []inspect.Lock, _ error) {
-	list, err := c.kube.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{})
+func (c *clients) leases(ctx context.Context, namespace string, options metav1.ListOptions, s *seen) (locks []inspect.Lock, _ error) {
+	list, err := c.kube.CoordinationV1().Leases(namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -200,8 +204,8 @@ func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks 
 	return locks, nil
 }
 
-func (c *clients) configMaps(ctx context.Context, namespace string) (locks []inspect.Lock, _ error) {
-	list, err := c.meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, metav1.ListOptions{})
+func (c *clients) configMaps(ctx context.Context, namespace string, options metav1.ListOptions) (locks []inspect.Lock, _ error) {
+	list, err := c.meta.Resource(corev1.SchemeGroupVersion.WithResource("configmaps")).Namespace(namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
