@@ -45,6 +45,35 @@ func ExampleLeaderElector() {
 	// released: true
 }
 
+// gauges is a metrics provider. A Prometheus provider sets a GaugeVec with the label name instead.
+type gauges struct{}
+
+func (gauges) NewLeaderMetric() k8sleaderelection.SwitchMetric { return gauges{} }
+
+func (gauges) On(name string)  { fmt.Printf("leader{name=%q} 1\n", name) }
+func (gauges) Off(name string) { fmt.Printf("leader{name=%q} 0\n", name) }
+
+// The metric is on while the process leads. Set the provider before you create the first elector.
+func ExampleSetProvider() {
+	k8sleaderelection.SetProvider(gauges{})
+	defer k8sleaderelection.SetProvider(nil)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	k8sleaderelection.RunOrDie(ctx, k8sleaderelection.LeaderElectionConfig{
+		Name: "my-controller", Lock: locktest.NewStore(locktest.Lease).Lock("pod-a", ""),
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Callbacks: k8sleaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { stop() },
+			OnStoppedLeading: func() {},
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	// Output:
+	// leader{name="my-controller"} 0
+	// leader{name="my-controller"} 1
+	// leader{name="my-controller"} 0
+}
+
 // An operator transfers the lock: the leader drains and writes the other replica as holder.
 func ExampleOperator_Transfer() {
 	server := locktest.NewStore(locktest.Lease)
