@@ -513,6 +513,6 @@ func selector(r Request) (func(key string, o object) bool, error) {
 		about, _, _ := unstructured.NestedString(o.Object, "involvedObject", "kind") // of an Event
 		own := Request{Version: r.Version, Resource: r.Resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 		return key == keyOf(own) && (r.Namespace == "" || r.Namespace == o.GetNamespace()) && byLabel.Matches(labels.Set(o.GetLabels())) &&
-			byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace(), "type": fmt.Sprint(o.Object["type"]), "involvedObject.kind": about})
+			byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace(), "type": fmt.Sprint(o.Object["type"]), "reason": fmt.Sprint(o.Object["reason"]), "involvedObject.kind": about})
 	}, nil
 }

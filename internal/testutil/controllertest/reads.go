@@ -3,6 +3,7 @@ package controllertest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,7 +16,8 @@ import (
 )
 
 // CheckReads checks for each resource that a controller without the permission to list it waits in Warm until the end of its
-// context, and reports the resource in the error and once in its log with the effect. It also checks what the reads select: namespace, fields and labels.
+// context, and reports the resource in the error and once in its log with the effect. It also checks what the reads select: namespace, fields and
+// labels. Several selections of a resource are separated by " or ".
 func CheckReads(t *testing.T, effect string, selections map[string]string, create func(*testing.T) (Controller, *Stub)) {
 	t.Helper()
 	for resource, selection := range selections {
@@ -27,7 +29,7 @@ func CheckReads(t *testing.T, effect string, selections map[string]string, creat
 						return apiserver.Fault{}
 					}
 					query := r.URL.Query()
-					if got := strings.TrimSpace(r.Namespace + " " + query.Get("fieldSelector") + query.Get("labelSelector")); got != selection {
+					if got := strings.TrimSpace(r.Namespace + " " + query.Get("fieldSelector") + query.Get("labelSelector")); !slices.Contains(strings.Split(selection, " or "), got) {
 						t.Errorf("%s selects %q, want %q", r, got, selection)
 					}
 					return apiserver.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no right"))}

@@ -32,7 +32,7 @@ const (
 	byGateway     = "gateway"
 	byLabel       = "label" // the value of the label with the name, which can be short
 	byRevision    = "revision"
-	byService     = "service"
+	byObject      = "object"
 )
 
 // caches is the view of a controller.
@@ -50,7 +50,9 @@ type caches struct {
 	podCache      *reconcile.Cache[key, *corev1.Pod]
 	scalerCache   *reconcile.Cache[key, *autoscalingv2.HorizontalPodAutoscaler]
 	budgetCache   *reconcile.Cache[key, *policyv1.PodDisruptionBudget]
-	warningCache  *reconcile.Cache[key, *corev1.Event]
+	// serviceWarnings and mountWarnings are Events about Services and Pods.
+	serviceWarnings *reconcile.Cache[key, *corev1.Event]
+	mountWarnings   *reconcile.Cache[key, *corev1.Event]
 
 	parsedSelectors func(*gateway.Gateway) []labels.Selector
 }
@@ -163,29 +165,42 @@ func (c *caches) watchWorkloads(loop *reconcile.Controller[key], client kubernet
 		})
 	c.scalerCache = watchMade(loop, "horizontalpodautoscalers", reconcile.From(client.AutoscalingV2().HorizontalPodAutoscalers(""), labelledOnly), keptAutoscaler)
 	c.budgetCache = watchMade(loop, "poddisruptionbudgets", reconcile.From(client.PolicyV1().PodDisruptionBudgets(""), labelledOnly), keptBudget)
-	pod := func(o *corev1.Pod) string { return o.Namespace + "/" + o.Labels[gateway.GatewayNameLabelKey] }
 	c.podCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Pod]{
 		Name: "pods", From: reconcile.From(client.CoreV1().Pods(""), labelledOnly), Keep: keptPod,
-		Keys: func(o *corev1.Pod) (all []key) {
-			for _, g := range c.gatewayCache.By(byLabel, pod(o)) {
-				all = append(all, key{gatewayKind, g.Namespace, g.Name})
-			}
-			return all
-		},
-		Indexes: map[string]func(*corev1.Pod) []string{byGateway: func(o *corev1.Pod) []string { return []string{pod(o)} }},
+		Keys:    c.podKeys,
+		Indexes: map[string]func(*corev1.Pod) []string{byGateway: func(o *corev1.Pod) []string { return []string{podLabel(o)} }},
 	})
-	// Events cannot be selected by label.
-	c.warningCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Event]{
-		Name: "events", From: reconcile.From(client.CoreV1().Events(""), reconcile.Selector{Fields: "involvedObject.kind=Service,type=" + corev1.EventTypeWarning}),
-		Keep: keptEvent,
-		Keys: func(o *corev1.Event) []key {
-			if service := c.service(o.InvolvedObject.Namespace, o.InvolvedObject.Name); service != nil {
-				return ownerKeys(service)
-			}
-			return nil
-		},
-		Indexes: map[string]func(*corev1.Event) []string{byService: func(o *corev1.Event) []string { return []string{string(o.InvolvedObject.UID)} }},
+	// Events cannot be selected by label. The status of a Pod does not have the cause of FailedMount.
+	c.serviceWarnings = watchWarnings(loop, client, "involvedObject.kind=Service,type="+corev1.EventTypeWarning, func(about corev1.ObjectReference) []key {
+		if service := c.service(about.Namespace, about.Name); service != nil {
+			return ownerKeys(service)
+		}
+		return nil
 	})
+	c.mountWarnings = watchWarnings(loop, client, "involvedObject.kind=Pod,reason=FailedMount", func(about corev1.ObjectReference) []key {
+		if pod := c.podCache.Get(about.Namespace, about.Name); pod != nil {
+			return c.podKeys(pod)
+		}
+		return nil
+	})
+}
+
+func watchWarnings(loop *reconcile.Controller[key], client kubernetes.Interface, selected string, keys func(about corev1.ObjectReference) []key) *reconcile.Cache[key, *corev1.Event] {
+	return reconcile.Watch(loop, reconcile.Kind[key, *corev1.Event]{
+		Name: "events", From: reconcile.From(client.CoreV1().Events(""), reconcile.Selector{Fields: selected}), Keep: keptEvent,
+		Keys:    func(o *corev1.Event) []key { return keys(o.InvolvedObject) },
+		Indexes: map[string]func(*corev1.Event) []string{byObject: func(o *corev1.Event) []string { return []string{string(o.InvolvedObject.UID)} }},
+	})
+}
+
+// podLabel returns the namespace of a Pod and the value of its label with the name of the Gateway.
+func podLabel(o *corev1.Pod) string { return o.Namespace + "/" + o.Labels[gateway.GatewayNameLabelKey] }
+
+func (c *caches) podKeys(o *corev1.Pod) (all []key) {
+	for _, g := range c.gatewayCache.By(byLabel, podLabel(o)) {
+		all = append(all, key{gatewayKind, g.Namespace, g.Name})
+	}
+	return all
 }
 
 // watchMade declares the cache of a kind of objects that Gateways own.

@@ -7,6 +7,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -58,8 +59,8 @@ func (c *caches) budgets(namespace, name string) []*policyv1.PodDisruptionBudget
 	return c.budgetCache.By(byGateway, namespace+"/"+name)
 }
 
-func (c *caches) warnings(service *corev1.Service) []*corev1.Event {
-	return c.warningCache.By(byService, string(service.UID))
+func (c *caches) warnings(about types.UID) []*corev1.Event {
+	return append(c.serviceWarnings.By(byObject, string(about)), c.mountWarnings.By(byObject, string(about))...)
 }
 
 // claimed also returns true for a revision without tags that is known by the label of its Service, in any namespace.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/errlist"
@@ -38,7 +39,7 @@ func causes(v view, g *gateway.Gateway, deployment *appsv1.Deployment) (all []st
 	if deployment != nil {
 		add("", deploymentCause(deployment, appsv1.DeploymentReplicaFailure, corev1.ConditionTrue))
 		if pod := failingPod(v, g, deployment); pod != nil {
-			add("Pod "+pod.Name, podCause(pod))
+			add("Pod "+pod.Name, podCause(v, pod))
 		}
 		add("", deploymentCause(deployment, appsv1.DeploymentProgressing, corev1.ConditionFalse))
 	}
@@ -71,7 +72,7 @@ func failingPod(v view, g *gateway.Gateway, d *appsv1.Deployment) *corev1.Pod {
 		}
 		return 0
 	}
-	of := slices.DeleteFunc(v.pods(g), func(p *corev1.Pod) bool { return !createdBy(d, p) || podCause(p) == "" })
+	of := slices.DeleteFunc(v.pods(g), func(p *corev1.Pod) bool { return !createdBy(d, p) || podCause(v, p) == "" })
 	if len(of) == 0 {
 		return nil
 	}
@@ -86,9 +87,19 @@ func createdBy(d *appsv1.Deployment, p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == "ReplicaSet" && r.Name == set })
 }
 
-// podCause returns why a Pod is not ready, or "". A container that crashes has the same text while it waits and after its restart, so that
-// the condition does not change each time.
-func podCause(p *corev1.Pod) string {
+// podCause returns why a Pod is not ready, or "". While its containers wait for volumes, for example of a missing Secret, only an Event has
+// the cause.
+func podCause(v view, p *corev1.Pod) string {
+	text := podStatusCause(p)
+	if text == "" && p.Status.Phase == corev1.PodPending && p.DeletionTimestamp == nil {
+		return newestWarning(v, p.UID)
+	}
+	return text
+}
+
+// podStatusCause returns why a Pod is not ready by its status, or "". A container that crashes has the same text while it waits and after
+// its restart, so that the condition does not change each time.
+func podStatusCause(p *corev1.Pod) string {
 	switch {
 	case p.DeletionTimestamp != nil:
 		return ""
@@ -152,7 +163,11 @@ func serviceCause(v view, service *corev1.Service) string {
 			return said(c.Reason, c.Message)
 		}
 	}
-	warnings := v.warnings(service)
+	return newestWarning(v, service.UID)
+}
+
+func newestWarning(v view, about types.UID) string {
+	warnings := v.warnings(about)
 	if len(warnings) == 0 {
 		return ""
 	}
@@ -180,7 +195,8 @@ func keptPod(o *corev1.Pod) *corev1.Pod {
 	for _, name := range []string{gateway.GatewayNameLabelKey, appsv1.DefaultDeploymentUniqueLabelKey} {
 		kept.Labels[name] = o.Labels[name]
 	}
-	if podCause(o) != "" {
+	kept.Status.Phase = o.Status.Phase
+	if podStatusCause(o) != "" {
 		kept.Status = o.Status
 	}
 	return kept

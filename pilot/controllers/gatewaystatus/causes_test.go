@@ -35,6 +35,8 @@ func failingPods(t *testing.T, statuses ...string) (all []metav1.Object) {
 const (
 	unready = `conditions: [{type: PodScheduled, status: "True"}, {type: Ready, status: "False"}]
 `
+	waits = `{phase: Pending, conditions: [{type: PodScheduled, status: "True"}, {type: Ready, status: "False"}],
+		containerStatuses: [{name: a, state: {waiting: {reason: ContainerCreating}}}]}`
 	evicted = `{phase: Failed, reason: Evicted, message: low on memory}`
 )
 
@@ -69,11 +71,24 @@ func TestGatewayStatus_Causes(t *testing.T) {
 	}
 	const forbidden = `{type: ReplicaFailure, status: "True", reason: FailedCreate, message: 'pods "a" is forbidden: violates PodSecurity'}`
 	const late = `{type: Progressing, status: "False", reason: ProgressDeadlineExceeded, message: timed out}`
+	mount := func(pod, event string) func(*testing.T, *table) {
+		return func(t *testing.T, v *table) {
+			all := failingPods(t, pod)
+			all[0].SetUID("pod")
+			v.objects = append(v.objects, all[0], &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "infra", Name: "a"}, Reason: "FailedMount", Message: `secret "tls" not found`,
+				InvolvedObject: corev1.ObjectReference{Namespace: "infra", Name: "gw-istio-7f-a", UID: types.UID(event)},
+			})
+		}
+	}
 	for name, test := range map[string]struct {
 		change func(*testing.T, *table)
 		want   string
 	}{
 		"nothing":                      {func(*testing.T, *table) {}, ""},
+		"missing Secret of a volume":   {mount(waits, "pod"), `Pod gw-istio-7f-a: FailedMount: secret "tls" not found`},
+		"volume of a former Pod":       {mount(waits, "former"), ""},
+		"volume is mounted":            {mount("{phase: Running}", "pod"), ""},
 		"Pod Security or quota":        {deployment(`{conditions: [` + forbidden + `]}`), `FailedCreate: pods "a" is forbidden: violates PodSecurity`},
 		"rollout too slow":             {deployment(`{conditions: [` + late + `]}`), "ProgressDeadlineExceeded: timed out"},
 		"two conditions":               {deployment(`{conditions: [` + late + `,` + forbidden + `]}`), `FailedCreate: pods "a" is forbidden: violates PodSecurity; ProgressDeadlineExceeded: timed out`},

@@ -310,7 +310,7 @@ func TestWarm_ReadForbidden(t *testing.T) {
 		"gatewayclasses": "", "gateways": "", "httproutes": "", "referencegrants": "", "namespaces": "", "services": "",
 		"secrets": "type=kubernetes.io/tls", "deployments": gateway.GatewayNameLabelKey, "pods": gateway.GatewayNameLabelKey,
 		"horizontalpodautoscalers": gateway.GatewayNameLabelKey, "poddisruptionbudgets": gateway.GatewayNameLabelKey,
-		"events": "involvedObject.kind=Service,type=Warning",
+		"events": "involvedObject.kind=Service,type=Warning or involvedObject.kind=Pod,reason=FailedMount",
 	}, func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
 		s := newStub(t)
 		return s.controller(Config{}), s.Stub

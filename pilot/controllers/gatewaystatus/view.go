@@ -7,6 +7,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/tagging"
@@ -45,8 +46,8 @@ type view interface {
 	// autoscalers and budgets return the objects that are labelled with the name of a Gateway.
 	autoscalers(gatewayNamespace, gatewayName string) []*autoscalingv2.HorizontalPodAutoscaler
 	budgets(gatewayNamespace, gatewayName string) []*policyv1.PodDisruptionBudget
-	// warnings returns the Events of type Warning about a Service.
-	warnings(*corev1.Service) []*corev1.Event
+	// warnings returns the Events of type Warning about a Service, or the Events FailedMount about a Pod.
+	warnings(types.UID) []*corev1.Event
 	// isMine reports whether an object belongs to the revision.
 	isMine(metav1.ObjectMeta) bool
 	// claimed reports whether a revision or a tag with this name exists.

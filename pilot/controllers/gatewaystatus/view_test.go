@@ -104,8 +104,8 @@ func (t *table) budgets(namespace, _ string) []*policyv1.PodDisruptionBudget {
 	return find[policyv1.PodDisruptionBudget](t, namespace, nil)
 }
 
-func (t *table) warnings(service *corev1.Service) []*corev1.Event {
-	return find(t, service.Namespace, func(e *corev1.Event) bool { return e.InvolvedObject.UID == service.UID })
+func (t *table) warnings(about types.UID) []*corev1.Event {
+	return find(t, "infra", func(e *corev1.Event) bool { return e.InvolvedObject.UID == about })
 }
 
 func (t *table) claimed(revision string) bool { return revision == "stable" || revision == "canary" }

@@ -115,6 +115,14 @@ func TestStatus_PassesCausesOn(t *testing.T) {
 		"state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}]}}`, "status")
 	shows("too few available pods: Pod gw-istio-7f-a: container istio-proxy: ImagePullBackOff: no such image")
 	c.patch(pods, c.home, "gw-istio-7f-a", `{"status":{"containerStatuses":null}}`, "status")
+	failing, err := core.Pods(c.home).Get(t.Context(), "gw-istio-7f-a", metav1.GetOptions{})
+	harness.Must(c.T, err)
+	_, err = core.Events(c.home).Create(t.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "mount"}, Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: "secret not found",
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: c.home, Name: failing.Name, UID: failing.UID},
+	}, metav1.CreateOptions{})
+	harness.Must(c.T, err)
+	shows("too few available pods: Pod gw-istio-7f-a: FailedMount: secret not found")
 
 	c.patch(gatewaydeploy.Deployment.Resource(), c.home, "gw-istio", `{"status":{"replicas":1,"readyReplicas":1,"availableReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}`, "status")
 	service, err := core.Services(c.home).Get(t.Context(), "gw-istio", metav1.GetOptions{})
