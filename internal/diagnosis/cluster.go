@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -208,14 +209,13 @@ func (in *Input) flow() (found []Finding) {
 	if in.Schemas == nil {
 		return nil
 	}
-	schemas := slices.Clone(in.Schemas)
-	slices.SortFunc(schemas, func(a, b flowcontrolv1.FlowSchema) int {
-		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
-	})
 	for _, e := range in.Elections {
 		if pod := in.pod(e.Namespace, e.Holder); pod != nil && e.Led() {
-			r := renewal{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}
-			found = append(found, r.finding(schemas, in.Levels))
+			f := renewalOf(e, pod).finding(in.Schemas, in.Levels)
+			if f.Command != "" {
+				f.Elections, f.Effect = []string{id(e)}, "can lose the leader"
+			}
+			found = append(found, f)
 		}
 	}
 	if len(found) == 0 {
@@ -224,48 +224,61 @@ func (in *Input) flow() (found []Finding) {
 	return found
 }
 
-// renewal is a write of a leader, as a FlowSchema matches it.
+// renewal is a write of a leader, as a FlowSchema matches it: to a lock in namespace, by the account of the namespace from.
 type renewal struct {
-	namespace, account string
-	lease              bool
+	namespace, from, account string
+	lease                    bool
+}
+
+// accountOf returns the name of the service account of a pod.
+func accountOf(pod *corev1.Pod) string { return cmp.Or(pod.Spec.ServiceAccountName, "default") }
+
+func renewalOf(e inspect.Election, pod *corev1.Pod) renewal {
+	return renewal{namespace: e.Namespace, from: pod.Namespace, account: accountOf(pod), lease: e.Lock != inspect.ConfigMap}
 }
 
 // lack returns why a priority level serves no request, or "".
 func lack(name string, levels []flowcontrolv1.PriorityLevelConfiguration) string {
 	i := slices.IndexFunc(levels, func(l flowcontrolv1.PriorityLevelConfiguration) bool { return l.Name == name })
-	switch {
-	case levels == nil:
-	case i < 0:
-		return "does not exist"
-	case levels[i].Spec.Limited == nil || levels[i].Spec.Limited.NominalConcurrencyShares == nil:
-	case *levels[i].Spec.Limited.NominalConcurrencyShares == 0:
+	if i >= 0 && levels[i].Spec.Limited != nil && levels[i].Spec.Limited.NominalConcurrencyShares != nil && *levels[i].Spec.Limited.NominalConcurrencyShares == 0 {
 		return "has no share of the API server's concurrency"
 	}
 	return ""
 }
 
+// schema returns the FlowSchema of a renewal, or nil. The API server ignores a FlowSchema whose priority level does not exist.
+func (r renewal) schema(schemas []flowcontrolv1.FlowSchema, levels []flowcontrolv1.PriorityLevelConfiguration) (first *flowcontrolv1.FlowSchema) {
+	for i, s := range schemas {
+		exists := levels == nil || slices.ContainsFunc(levels, func(l flowcontrolv1.PriorityLevelConfiguration) bool {
+			return l.Name == s.Spec.PriorityLevelConfiguration.Name
+		})
+		if exists && r.matches(s) && (first == nil || cmp.Or(cmp.Compare(s.Spec.MatchingPrecedence, first.Spec.MatchingPrecedence), cmp.Compare(s.Name, first.Name)) < 0) {
+			first = &schemas[i]
+		}
+	}
+	return first
+}
+
 // finding returns the priority of a renewal.
 func (r renewal) finding(schemas []flowcontrolv1.FlowSchema, levels []flowcontrolv1.PriorityLevelConfiguration) Finding {
-	who := fmt.Sprintf("renewals of service account %s/%s", r.namespace, r.account)
-	for _, s := range schemas {
-		if !r.matches(s) {
-			continue
-		}
-		level := s.Spec.PriorityLevelConfiguration.Name
-		if lack := lack(level, levels); lack != "" {
-			return Finding{
-				Severity: Problem, Cause: fmt.Sprintf("%s have FlowSchema %s, whose priority level %s %s", who, s.Name, level, lack),
-				Advice: "Without this FlowSchema, the next one applies.", Command: "kubectl delete flowschema " + s.Name,
-			}
-		}
-		f := well("%s have FlowSchema %s, priority %s", who, s.Name, level)
-		if s.Name == "service-accounts" || level == "workload-low" || level == "global-default" {
-			f.Severity = Warning
-			f.Advice = "They share a queue with requests of all pods. Install a FlowSchema for them, as the chart pilot does."
-		}
+	who := fmt.Sprintf("renewals of service account %s/%s", r.from, r.account)
+	s := r.schema(schemas, levels)
+	if s == nil {
+		return Finding{Severity: Unknown, Cause: who + " match no FlowSchema"}
+	}
+	level := s.Spec.PriorityLevelConfiguration.Name
+	f := well("%s have FlowSchema %s, priority level %s", who, s.Name, level)
+	switch lack := lack(level, levels); {
+	case lack != "":
+		f = Finding{Severity: Problem, Cause: fmt.Sprintf("%s have FlowSchema %s, whose priority level %s %s", who, s.Name, level, lack)}
+	case s.Name == "service-accounts" || level == "workload-low" || level == "global-default":
+		f.Severity = Warning
+		f.Cause += ", and share a queue with requests of all pods"
+	default:
 		return f
 	}
-	return Finding{Severity: Unknown, Cause: who + " match no FlowSchema"}
+	f.Advice, f.Command = "Give them the priority of leader elections.", r.prioritize(*s)
+	return f
 }
 
 func (r renewal) matches(s flowcontrolv1.FlowSchema) bool {
@@ -277,65 +290,24 @@ func (r renewal) matches(s flowcontrolv1.FlowSchema) bool {
 func (r renewal) is(s flowcontrolv1.Subject) bool {
 	switch {
 	case s.ServiceAccount != nil:
-		return s.ServiceAccount.Namespace == r.namespace && (s.ServiceAccount.Name == r.account || s.ServiceAccount.Name == "*")
+		return s.ServiceAccount.Namespace == r.from && (s.ServiceAccount.Name == r.account || s.ServiceAccount.Name == "*")
 	case s.User != nil:
-		return s.User.Name == "*" || s.User.Name == "system:serviceaccount:"+r.namespace+":"+r.account
+		return s.User.Name == "*" || s.User.Name == "system:serviceaccount:"+r.from+":"+r.account
 	case s.Group != nil:
-		return slices.Contains([]string{"*", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + r.namespace}, s.Group.Name)
+		return slices.Contains([]string{"*", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + r.from}, s.Group.Name)
 	}
 	return false
 }
 
-func (r renewal) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
-	group := ""
-	resource := "configmaps"
+func (r renewal) resource() (group, resource string) {
 	if r.lease {
-		group = "coordination.k8s.io"
-		resource = "leases"
+		return "coordination.k8s.io", "leases"
 	}
+	return "", "configmaps"
+}
+
+func (r renewal) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
+	group, resource := r.resource()
 	has := func(all []string, s string) bool { return slices.Contains(all, s) || slices.Contains(all, "*") }
 	return has(rule.Verbs, "update") && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Namespaces, r.namespace)
-}
-
-// witnesses reports whether the candidates have a witness.
-func (in *Input) witnesses() []Finding {
-	without := map[string]bool{}
-	with := map[string]bool{}
-	silent := map[string]bool{}
-	for _, c := range in.Candidates {
-		switch {
-		case c.Late || c.Down != "":
-		case c.Witness == inspect.UnreachableWitness:
-			silent[c.Identity] = true
-		case c.Witness == inspect.NoWitness:
-			without[c.Identity] = true
-		default:
-			with[c.Identity] = true
-		}
-	}
-	switch names := slices.Sorted(maps.Keys(silent)); {
-	case len(names) > 0:
-		return []Finding{{
-			Severity: Warning, Cause: "the witness of " + in.shorten(names) + " does not respond; after a crash of the leader's process, followers wait for its lease",
-			Advice: "Start pilot witness in another container of the pod, with the same socket.", Command: "kubectl" + in.at() + " logs " + names[0] + " --all-containers",
-		}}
-	case len(without)+len(with) == 0:
-		return []Finding{{Severity: Unknown, Cause: "the witnesses are unknown, because no live candidate has a member Lease"}}
-	case len(with) == 0:
-		return []Finding{{
-			Severity: Warning, Cause: "no candidate has a witness; after a crash of the leader's process, followers wait for its lease",
-			Advice: "Start the servers with --witness=parent, the default.",
-		}}
-	case len(without) > 0:
-		return []Finding{well("candidates without a witness: %s", in.shorten(slices.Sorted(maps.Keys(without))))}
-	}
-	return []Finding{well("each candidate has a witness")}
-}
-
-// shorten lists the first names, or all if Wide is set.
-func (in *Input) shorten(names []string) string {
-	if more := len(names) - maxNames; more > 0 && !in.Wide {
-		return fmt.Sprintf("%s and %d others", strings.Join(names[:maxNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

@@ -101,8 +101,8 @@ type Input struct {
 	Pods map[string][]corev1.Pod
 	// Spaces are the namespaces of the elections.
 	Spaces []corev1.Namespace
-	// Deletions has how often the lock of an election was deleted in the last ten minutes.
-	Deletions map[string]int
+	// Deletions are the deletions of the lock of an election (namespace/name).
+	Deletions map[string]Deletions
 	// Locks are the locks of the selected namespace, and those of shared elections in all namespaces.
 	Locks []inspect.Lock
 	// Tags are the revisions of the default tag. Claims are the claims of tags by namespace.
@@ -113,6 +113,12 @@ type Input struct {
 	// Clock is the clock of the machine. Ahead has the differences between the clocks of processes and of the API server.
 	Clock *Clock
 	Ahead map[string]time.Duration
+	// Releases have the command that installs the Helm release of a service account (namespace/name) again.
+	Releases map[string]string
+	// Lacking are the rights on locks that service accounts of the control plane lack.
+	Lacking []Lack
+	// Webhooks are the webhooks of the API server.
+	Webhooks []Webhook
 	// Schemas and Levels are the FlowSchemas and the priority levels of the API server.
 	Schemas []flowcontrolv1.FlowSchema
 	Levels  []flowcontrolv1.PriorityLevelConfiguration

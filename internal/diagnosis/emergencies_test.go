@@ -16,6 +16,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/tagging"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
 const home = "istio-system"
@@ -57,7 +58,7 @@ func schemas(level string) []flowcontrolv1.FlowSchema {
 func (p *plane) start(name string) {
 	revision := strings.Split(name, "-")[1]
 	p.Pods[home] = append(p.Pods[home], corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: home, UID: types.UID(name), Labels: map[string]string{tagging.Label: revision}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: home, UID: types.UID(name), Labels: map[string]string{tagging.Label: revision, "pod-template-hash": "abc"}, OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "pilot-" + revision + "-abc"}}},
 		Spec:       corev1.PodSpec{ServiceAccountName: "pilot-" + revision, Containers: []corev1.Container{{Name: "discovery"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "discovery", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
@@ -128,11 +129,45 @@ func (p *plane) fence(helm bool, accounts ...string) {
 	p.Fence = f
 }
 
+const upgrade = "helm upgrade canary pilot --namespace istio-system --reset-then-reuse-values"
+
+// helm installs the control plane by Helm.
+func (p *plane) helm() {
+	p.Releases = map[string]string{home + "/pilot-canary": upgrade, home + "/pilot-stable": strings.Replace(upgrade, "canary", "stable", 1)}
+}
+
+// starve gives the renewals a priority level without share.
+func (p *plane) starve() {
+	p.Schemas = schemas("nothing")
+	p.Schemas[0].Spec.MatchingPrecedence = 100
+	p.Levels[0].Name = "nothing"
+	p.Levels[0].Spec.Limited = &flowcontrolv1.LimitedPriorityLevelConfiguration{NominalConcurrencyShares: new(int32)}
+}
+
+// delete deletes a lock again and again.
+func (p *plane) delete() {
+	p.Deletions = map[string]Deletions{home + "/istio-leader": {Count: 42, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
+}
+
+// coordinate lets all candidates request a coordinator, which does not act.
+func (p *plane) coordinate(why string) {
+	p.candidates("pilot-", func(c *inspect.Candidate) { c.Strategy, c.Uncoordinated = "incumbent.dev/DefaultRevision", why })
+	p.elections(func(e *inspect.Election) { e.Uncoordinated = why })
+}
+
 // TestEmergencies shows each emergency to doctor and explain. explain prints the same findings, without those about other objects.
 func TestEmergencies(t *testing.T) {
 	const both = "istio-system/istio-leader and istio-system/istio-namespace-controller-election"
 	const crashed = "CrashLoopBackOff: container discovery ended with exit code 2 (Error): pilot: unknown flag --leese-duration"
 	const forbidden = `leases.coordination.k8s.io "istio-leader" is forbidden: User "system:serviceaccount:istio-system:pilot-canary" cannot update resource "leases"`
+	const rights = "service account istio-system/pilot-canary has no permission to update leases in namespace istio-system"
+	const role = "kubectl -n istio-system create role pilot-canary-locks --verb=get,list,watch,create,update --resource=leases.coordination.k8s.io --dry-run=client -o yaml | kubectl -n istio-system apply -f - && " +
+		"kubectl -n istio-system create rolebinding pilot-canary-locks --role=pilot-canary-locks --serviceaccount=istio-system:pilot-canary --dry-run=client -o yaml | kubectl -n istio-system apply -f -"
+	const many = "the server has received too many requests and has asked us to try again later"
+	const nothing = "renewals of service account istio-system/pilot-canary have FlowSchema renewals, whose priority level nothing has no share of the API server's concurrency"
+	const prioritize = `echo '{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"renewals-istio-system-pilot-canary"},` +
+		`"spec":{"matchingPrecedence":99,"priorityLevelConfiguration":{"name":"leader-election"},"rules":[{"resourceRules":[{"apiGroups":["coordination.k8s.io"],"namespaces":["istio-system"],"resources":["leases"],"verbs":["*"]}],` +
+		`"subjects":[{"kind":"ServiceAccount","serviceAccount":{"name":"pilot-canary","namespace":"istio-system"}}]}]}}' | kubectl apply -f -`
 	for name, c := range map[string]struct {
 		breaks func(p *plane)
 		doctor string
@@ -158,15 +193,29 @@ func TestEmergencies(t *testing.T) {
 				p.free()
 				p.candidates("pilot-canary", func(c *inspect.Candidate) { c.Refused = forbidden })
 			},
-			"istio-system/istio-leader has no leader: the API server rejects pilot-canary-1 as holder: " + forbidden, "",
-			"kubectl -n istio-system auth can-i update lease/istio-leader --as system:serviceaccount:istio-system:pilot-canary",
+			both + " have no leader: " + rights, "", role,
 		},
 		"rights revoked, the leader still leads": {
 			func(p *plane) {
 				p.candidates("pilot-canary-1", func(c *inspect.Candidate) { c.Refused = forbidden })
 			},
-			"istio-system/istio-leader will lose the leader: the API server rejects pilot-canary-1 as holder: " + forbidden, "",
-			"kubectl -n istio-system auth can-i update lease/istio-leader --as system:serviceaccount:istio-system:pilot-canary",
+			both + " will lose the leader: " + rights, "", role,
+		},
+		"rights revoked, by Helm": {
+			func(p *plane) {
+				p.free()
+				p.helm()
+				p.candidates("pilot-canary", func(c *inspect.Candidate) { c.Refused = forbidden })
+			},
+			both + " have no leader: " + rights, "", upgrade,
+		},
+		"rights revoked, member Leases too": {
+			func(p *plane) {
+				p.free()
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Late = true })
+				p.Lacking = []Lack{{"istio-system/pilot-canary", home + "/istio-leader"}, {"istio-system/pilot-canary", home + "/istio-namespace-controller-election"}}
+			},
+			both + " have no leader: " + rights, "", role,
 		},
 		"fence for a missing account": {
 			func(p *plane) { p.free(); p.fence(false, "istio-system/piolt") },
@@ -189,8 +238,27 @@ func TestEmergencies(t *testing.T) {
 			func(p *plane) {
 				p.candidates("pilot-", func(c *inspect.Candidate) { c.Witness = inspect.UnreachableWitness })
 			},
-			"the witness of pilot-canary-1, pilot-canary-2, pilot-stable-1 and 1 others does not respond; after a crash of the leader's process, followers wait for its lease", none,
+			both + " have no working witness: the configured witness of pilot-canary-1, pilot-canary-2, pilot-stable-1 and 1 others does not respond; after a crash of the leader's process, followers wait for its lease", "",
 			"kubectl -n istio-system logs pilot-canary-1 --all-containers",
+		},
+		"socket without a container": {
+			func(p *plane) {
+				p.candidates("pilot-canary", func(c *inspect.Candidate) { c.Witness = inspect.UnreachableWitness })
+				for i := range p.Pods[home] {
+					p.Pods[home][i].Spec.Containers[0].Args = []string{"server", "--witness=socket", "--witness-socket=/run/w"}
+				}
+			},
+			both + " have no working witness: container discovery of pilot-canary-1, pilot-canary-2 uses the witness socket /run/w, and no container of the pod serves it; after a crash of the leader's process, followers wait for its lease", "",
+			`kubectl -n istio-system patch deployment pilot-canary --type=json -p '[{"op":"test","path":"/spec/template/spec/containers/0/args/2","value":"--witness-socket=/run/w"},` +
+				`{"op":"replace","path":"/spec/template/spec/containers/0/args/1","value":"--witness=parent"},{"op":"remove","path":"/spec/template/spec/containers/0/args/2"}]'`,
+		},
+		"witness in a container crashes": {
+			func(p *plane) {
+				p.candidates("pilot-canary-1", func(c *inspect.Candidate) { c.Witness = inspect.UnreachableWitness })
+				p.Pods[home][0].Spec.InitContainers = []corev1.Container{{Name: "witness", Args: []string{"witness", "--socket=/run/w"}}}
+			},
+			both + " have no working witness: container witness of pilot-canary-1 does not serve the socket; after a crash of the leader's process, followers wait for its lease", "",
+			"kubectl -n istio-system logs pilot-canary-1 -c witness",
 		},
 		"second claim of the default tag": {
 			func(p *plane) {
@@ -203,19 +271,36 @@ func TestEmergencies(t *testing.T) {
 			"kubectl --namespace istio-system label service istiod istio.io/tag-",
 		},
 		"renewals have the priority of nothing": {
-			func(p *plane) { p.Schemas = schemas("nothing") },
-			"renewals of service account istio-system/pilot-canary have FlowSchema renewals, whose priority level nothing does not exist", none,
-			"kubectl delete flowschema renewals",
+			func(p *plane) { p.starve() },
+			both + " can lose the leader: " + nothing, "", prioritize,
 		},
-		"too many requests": {
+		"renewals have the priority of nothing, no leader": {
 			func(p *plane) {
 				p.free()
-				p.candidates("pilot-", func(c *inspect.Candidate) {
-					c.Refused = "the server has received too many requests and has asked us to try again later"
-				})
+				p.starve()
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Late = true })
 			},
-			both + " have no leader: the API server rejects pilot-canary-1 as holder: the server has received too many requests and has asked us to try again later", "",
-			"kubectl get flowschemas,prioritylevelconfigurations",
+			both + " have no leader: " + nothing, "", prioritize,
+		},
+		"a FlowSchema without its priority level has no effect": {
+			func(p *plane) {
+				p.Schemas = append(schemas("missing"), p.Schemas...)
+				p.Schemas[0].Name, p.Schemas[0].Spec.MatchingPrecedence = "first", 1
+			},
+			"", "", "",
+		},
+		"too many requests": {
+			func(p *plane) { p.free(); p.candidates("pilot-", func(c *inspect.Candidate) { c.Refused = many }) },
+			both + " have no leader: the API server answers 429 (too many requests) to service account istio-system/pilot-canary: renewals of service account istio-system/pilot-canary have FlowSchema renewals, priority level leader-election", "",
+			"kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels",
+		},
+		"too many requests, by a FlowSchema": {
+			func(p *plane) {
+				p.free()
+				p.starve()
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Refused = many })
+			},
+			both + " have no leader: the API server answers 429 (too many requests) to service account istio-system/pilot-canary: " + nothing, "", prioritize,
 		},
 		"a webhook denies the lock": {
 			func(p *plane) {
@@ -223,17 +308,40 @@ func TestEmergencies(t *testing.T) {
 				p.candidates("pilot-", func(c *inspect.Candidate) {
 					c.Refused = `admission webhook "deny.example.com" denied the request: no`
 				})
+				p.Webhooks = []Webhook{{Kind: "ValidatingWebhookConfiguration", Configuration: "strict", Index: 1, Name: "deny.example.com"}}
 			},
-			both + ` have no leader: the API server rejects pilot-canary-1 as holder: admission webhook "deny.example.com" denied the request: no`, "",
-			"kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name",
+			both + ` have no leader: webhook deny.example.com of ValidatingWebhookConfiguration strict rejects the holder of the lock: denied the request: no`, "",
+			`kubectl patch validatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/1/matchConditions","value":[{"expression":` +
+				`"!(request.namespace == \"istio-system\" && request.name in [\"istio-leader\", \"istio-namespace-controller-election\"])","name":"not-election-locks"}]}]'`,
+		},
+		"a webhook does not respond": {
+			func(p *plane) {
+				p.candidates("pilot-canary-1", func(c *inspect.Candidate) {
+					c.Refused = `failed calling webhook "deny.example.com": no endpoints available`
+				})
+				p.Webhooks = []Webhook{{Kind: "MutatingWebhookConfiguration", Configuration: "strict", Name: "deny.example.com", Conditions: []string{"other"}}}
+			},
+			both + ` will lose the leader: webhook deny.example.com of MutatingWebhookConfiguration strict rejects the holder of the lock: no endpoints available`, "",
+			`kubectl patch mutatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/0/matchConditions/-","value":{"expression":` +
+				`"!(request.namespace == \"istio-system\" && request.name in [\"istio-leader\", \"istio-namespace-controller-election\"])","name":"not-election-locks"}}]'`,
 		},
 		"clock ahead": {
 			func(p *plane) { p.Ahead["pilot-canary-1"] = 10 * time.Minute },
 			"the clock of pilot-canary-1 is 10m0s ahead of the API server", none, "",
 		},
 		"the lock is deleted again and again": {
-			func(p *plane) { p.Deletions = map[string]int{home + "/istio-leader": 42} },
-			"istio-system/istio-leader loses its leaders: the lock was deleted under a leader 42 times in the last 10 minutes", "",
+			func(p *plane) { p.delete() },
+			"istio-system/istio-leader loses its leaders: the lock lease/istio-leader was deleted under a leader 42 times since 2026-01-02T03:04:05Z", "",
+			"electionctl fence install -n istio-system --mode deny --lock lease --service-account istio-system/pilot-canary,istio-system/pilot-stable --revisions canary,stable",
+		},
+		"the lock is deleted again and again, by Helm": {
+			func(p *plane) { p.delete(); p.helm() },
+			"istio-system/istio-leader loses its leaders: the lock lease/istio-leader was deleted under a leader 42 times since 2026-01-02T03:04:05Z", "",
+			upgrade + " --set fence.mode=deny",
+		},
+		"the lock is deleted again and again, in spite of the fence": {
+			func(p *plane) { p.delete(); p.fence(false, "istio-system/pilot-*") },
+			"istio-system/istio-leader loses its leaders: the lock lease/istio-leader was deleted under a leader 42 times since 2026-01-02T03:04:05Z, by a user that may delete policies, because the fence admits it", "",
 			"electionctl history -n istio-system istio-leader",
 		},
 		"namespace is being deleted": {
@@ -262,10 +370,30 @@ func TestEmergencies(t *testing.T) {
 			"kubectl -n istio-system logs pilot-stable-1",
 		},
 		"the coordinator is gone": {
+			func(p *plane) { p.coordinate(leaderelection.NoCoordinator) },
+			both + " are not coordinated, although candidates request it: Lease istio-system/incumbent-coordinator does not exist, so no coordinator runs", "",
+			"kubectl -n istio-system set env deployment/pilot-canary ENABLE_COORDINATOR=true",
+		},
+		"the coordinator is gone, by Helm": {
 			func(p *plane) {
-				p.elections(func(e *inspect.Election) { e.Uncoordinated = "no coordinator has written for three leases" })
+				p.coordinate(leaderelection.NoCoordinator)
+				p.helm()
+				p.Elections = append(p.Elections, inspect.Election{Namespace: home, Name: leaderelection.Coordinator, Lock: inspect.Lease, State: inspect.Free})
 			},
-			both + " are not coordinated, although candidates request it: no coordinator has written for three leases", "", "",
+			both + " are not coordinated, although candidates request it: Lease istio-system/incumbent-coordinator has no holder (free), so no coordinator runs", "",
+			upgrade + " --set elections.coordinator=true",
+		},
+		"the coordinator does not act": {
+			func(p *plane) {
+				p.coordinate(leaderelection.NoCoordinator)
+				p.Elections = append(p.Elections, inspect.Election{Namespace: home, Name: leaderelection.Coordinator, Lock: inspect.Lease, State: inspect.Leads, Holder: "pilot-stable-1"})
+			},
+			both + " are not coordinated, although candidates request it: no coordinator named a leader for three lease durations, although pilot-stable-1 holds Lease istio-system/incumbent-coordinator", "",
+			"kubectl -n istio-system logs pilot-stable-1",
+		},
+		"no LeaseCandidates": {
+			func(p *plane) { p.coordinate(leaderelection.Unserved) },
+			both + " are not coordinated, although candidates request it: the API server does not serve LeaseCandidates", "", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

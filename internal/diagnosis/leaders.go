@@ -6,11 +6,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"incumbent.dev/incumbent/internal/errlist"
+	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -38,17 +42,10 @@ func (in *Input) leaders() (found []Finding) {
 		knows = knows && in.knows(e)
 		read = read && in.Pods[e.Namespace] != nil
 		if e.Uncoordinated != "" {
-			found = append(found, Finding{
-				Severity: Warning, Elections: []string{id(e)}, Effect: "is not coordinated, although candidates request it", Cause: e.Uncoordinated,
-				Advice: "See docs/coordination.md, or start the servers without --election-strategy.",
-			})
+			found = append(found, in.unchosen(e))
 		}
-		if n := in.Deletions[id(e)]; n >= minDeletions {
-			found = append(found, Finding{
-				Severity: Problem, Elections: []string{id(e)}, Effect: "loses its leaders", Command: in.command("history", e),
-				Cause:  fmt.Sprintf("the lock was deleted under a leader %d times in the last 10 minutes", n),
-				Advice: "Find the program that deletes it in the audit log of the API server.",
-			})
+		if in.Deletions[id(e)].Count >= minDeletions {
+			found = append(found, in.deleted(e))
 		}
 		if f := in.leader(e); f.Cause != "" {
 			f.Elections = []string{id(e)}
@@ -77,6 +74,68 @@ func (in *Input) leaders() (found []Finding) {
 // minDeletions is the number of deletions of a lock that is a problem.
 const minDeletions = 3
 
+// Deletions are deletions of a lock under a leader in the last ten minutes. Since is the time of the first one.
+type Deletions struct {
+	Count int
+	Since time.Time
+}
+
+// deleted returns that a program deletes the lock again and again. The fence rejects this, unless the user may delete policies.
+func (in *Input) deleted(e inspect.Election) Finding {
+	d := in.Deletions[id(e)]
+	f := Finding{
+		Severity: Problem, Elections: []string{id(e)}, Effect: "loses its leaders",
+		Cause: fmt.Sprintf("the lock %s was deleted under a leader %d times since %s", e.Object(), d.Count, d.Since.UTC().Format(time.RFC3339)),
+	}
+	switch set, mode := in.guard(e); mode {
+	case fence.Deny:
+		f.Cause += ", by a user that may delete policies, because the fence admits it"
+		f.Advice = "Only the audit log of the API server has the name of the user: verb delete, object " + e.Object() + "."
+		f.Command = in.command("history", e)
+	case "":
+		f.Advice, f.Command = fenced, in.protect(e)
+	default:
+		f.Advice, f.Command = fenced, denying(set.Repair)
+	}
+	return f
+}
+
+const fenced = "A fence rejects this. Only the audit log of the API server has the name of the user."
+
+// guard returns the fence of a lock and its mode, which is "" without a fence.
+func (in *Input) guard(e inspect.Election) (install.Discovered, fence.Mode) {
+	if in.Fence != nil {
+		for _, set := range in.Fence.Sets {
+			for _, d := range set.Declarations {
+				if !d.WithoutLockGuard && slices.Contains(d.Locks(), strings.ToLower(e.Lock)+" "+id(e)) {
+					return set, cmp.Or(d.Mode, fence.Deny)
+				}
+			}
+		}
+	}
+	return install.Discovered{}, ""
+}
+
+// protect returns the command that installs a fence for the lock.
+func (in *Input) protect(e inspect.Election) string {
+	var accounts, revisions []string
+	for _, p := range in.pilots(e.Namespace, "") {
+		accounts = append(accounts, p.Namespace+"/"+accountOf(p))
+		revisions = append(revisions, p.Labels[tagging.Label])
+	}
+	accounts, revisions = slices.Compact(slices.Sorted(slices.Values(accounts))), slices.Compact(slices.Sorted(slices.Values(revisions)))
+	for _, account := range accounts {
+		if release := in.Releases[account]; release != "" {
+			return release + " --set fence.mode=deny"
+		}
+	}
+	if len(accounts) == 0 {
+		return in.command("history", e)
+	}
+	return fmt.Sprintf("%s fence install -n %s --mode deny --lock %s --service-account %s --revisions %s",
+		in.Tool, e.Namespace, strings.ToLower(e.Lock), strings.Join(accounts, ","), strings.Join(revisions, ","))
+}
+
 // knows reports whether all candidates of an election are known.
 func (in *Input) knows(e inspect.Election) bool { return e.Known(in.Members[e.Namespace]) }
 
@@ -93,6 +152,8 @@ func (in *Input) leader(e inspect.Election) Finding {
 		}
 	case !e.Led() && e.Name == leaderelection.GatewayStatusController && len(e.Candidates) == 0:
 		return Finding{} // the lock of old versions, which is released for good
+	case !e.Led() && e.Name == leaderelection.Coordinator && len(e.Candidates) == 0:
+		return Finding{} // see unchosen
 	case !e.Led() && !Ours(e):
 		return Finding{Severity: Warning, Effect: "has no leader", Cause: e.StateText(), Command: explain}
 	case !e.Led():
@@ -147,7 +208,7 @@ func (in *Input) otherHolder(e inspect.Election) string {
 
 // obstruction returns why no candidate other than the holder can lead.
 func (in *Input) obstruction(e inspect.Election) Finding {
-	for _, f := range []Finding{in.terminating(e.Namespace), in.excluded(e), in.rejection(e, e.Candidates)} {
+	for _, f := range []Finding{in.terminating(e.Namespace), in.excluded(e), in.rejection(e, e.Candidates), in.lacking(e), in.starved(e)} {
 		if f.Cause != "" {
 			return f
 		}
@@ -178,31 +239,6 @@ func (in *Input) obstruction(e inspect.Election) Finding {
 	}
 	f.Advice = "Start the pods of a candidate."
 	f.Command = fmt.Sprintf("kubectl -n %s get deployments,pods", e.Namespace)
-	return f
-}
-
-// rejection returns why the API server rejects a candidate as holder.
-func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) Finding {
-	i := slices.IndexFunc(candidates, func(c inspect.Candidate) bool { return c.Readiness() == inspect.Refused })
-	if i < 0 {
-		return Finding{}
-	}
-	c := candidates[i]
-	f := Finding{Rejected: true, Cause: "the API server rejects " + c.Identity + " as holder: " + c.Refused, Command: fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, c.Identity)}
-	pod := in.pod(c.Namespace, c.Identity)
-	switch {
-	case strings.Contains(c.Refused, "admission webhook"), strings.Contains(c.Refused, "failed calling webhook"):
-		f.Advice = "Exclude the lock from the webhook."
-		f.Command = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name"
-	case strings.Contains(c.Refused, "ValidatingAdmissionPolicy"):
-		f.Command = in.Tool + " fence verify -n " + e.Namespace
-	case strings.Contains(c.Refused, "too many requests"):
-		f.Advice = "Give renewals a FlowSchema with its own priority level, as the chart pilot does."
-		f.Command = "kubectl get flowschemas,prioritylevelconfigurations"
-	case strings.Contains(c.Refused, "is forbidden: User") && pod != nil:
-		f.Advice = "Restore the Role and the RoleBinding of the service account."
-		f.Command = fmt.Sprintf("kubectl -n %s auth can-i update %s --as system:serviceaccount:%s:%s", e.Namespace, e.Object(), pod.Namespace, pod.Spec.ServiceAccountName)
-	}
 	return f
 }
 

@@ -119,11 +119,27 @@ func (in *Input) gone(e inspect.Election) string {
 
 // crash returns why most pods of an election's candidates do not run. Its Cause is empty if all run, or if pods were not read.
 func (in *Input) crash(e inspect.Election) Finding {
-	revision := ""
-	if !e.Ranked && e.Key != "" {
-		revision = e.Revision // each revision has its own lock
+	return in.crashOf(e.Namespace, ownRevision(e))
+}
+
+// pilots returns the pods of the control plane, of a revision or of all if it is "".
+func (in *Input) pilots(namespace, revision string) (all []*corev1.Pod) {
+	for i, p := range in.Pods[namespace] {
+		of, labelled := p.Labels[tagging.Label]
+		// A pod of the data plane has a label too.
+		if labelled && (revision == "" || of == revision) && !slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == "istio-proxy" }) {
+			all = append(all, &in.Pods[namespace][i])
+		}
 	}
-	return in.crashOf(e.Namespace, revision)
+	return all
+}
+
+// ownRevision returns the revision of an election that each revision has, and "" for one that revisions share.
+func ownRevision(e inspect.Election) string {
+	if !e.Ranked && e.Key != "" {
+		return e.Revision
+	}
+	return ""
 }
 
 // crashOf returns why most pods of a revision, or of all revisions if it is "", do not run.
@@ -131,14 +147,10 @@ func (in *Input) crashOf(namespace, revision string) Finding {
 	total := map[string]int{}
 	broken := map[string][]*corev1.Pod{}
 	worst := ""
-	for i, p := range in.Pods[namespace] {
-		of, labelled := p.Labels[tagging.Label]
-		if !labelled || revision != "" && of != revision || slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == "istio-proxy" }) {
-			continue // a pod of the data plane has a label too
-		}
-		total[of]++
-		if t := troubleOf(&p); t.reason != "" {
-			broken[t.reason] = append(broken[t.reason], &in.Pods[namespace][i])
+	for _, p := range in.pilots(namespace, revision) {
+		total[p.Labels[tagging.Label]]++
+		if t := troubleOf(p); t.reason != "" {
+			broken[t.reason] = append(broken[t.reason], p)
 			if len(broken[t.reason]) > len(broken[worst]) {
 				worst = t.reason
 			}

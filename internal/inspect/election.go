@@ -171,6 +171,11 @@ type Election struct {
 	Process *Process `json:"process,omitempty"`
 }
 
+// Is reports whether both are states of the same lock.
+func (e Election) Is(o Election) bool {
+	return e.Namespace == o.Namespace && e.Name == o.Name && e.Lock == o.Lock
+}
+
 // Led reports whether the lock has a holder whose lease may not have expired.
 func (e Election) Led() bool {
 	return e.State == Leads || e.State == Holds || e.State == Nominated || e.State == Doubtful

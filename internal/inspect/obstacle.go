@@ -132,7 +132,7 @@ func (e Election) removal(annotation string) string {
 		return fmt.Sprintf(`kubectl -n %s patch %s --type=merge -p '{"spec":{"leaseDurationSeconds":%d}}'`, e.Namespace, e.Object(), usualLease/time.Second)
 	case annotation == record.LeaseDuration: // the version is that of the record, so a leader that has renewed since is not overwritten
 		return fmt.Sprintf("kubectl -n %s annotate %s --overwrite --resource-version=%s %s", e.Namespace, e.Object(), e.Version,
-			quoted(k8sresourcelock.LeaderElectionRecordAnnotationKey+"="+e.healed))
+			Quoted(k8sresourcelock.LeaderElectionRecordAnnotationKey+"="+e.healed))
 	}
 	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Object(), annotation)
 	if annotation == record.StrategyAnnotation && e.Preferred != "" {
@@ -149,8 +149,8 @@ func healed(r k8sresourcelock.LeaderElectionRecord) string {
 	return string(PrintableJSON(raw))
 }
 
-// quoted returns s as one word of a shell. A stranger may have written it.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// Quoted returns s as one word of a shell. A stranger may have written it.
+func Quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // Seconds returns a duration in words, for example 7d.
 func Seconds(seconds int) string { return duration.HumanDuration(time.Duration(seconds) * time.Second) }

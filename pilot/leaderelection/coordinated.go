@@ -127,8 +127,13 @@ func (l *LeaderElection) setUncoordinated(set func()) {
 	}
 }
 
-// NoCoordinator is the value of Status.Uncoordinated if no coordinator acted.
-const NoCoordinator = "no coordinator named a leader for three lease durations"
+// Values of Status.Uncoordinated.
+const (
+	// NoCoordinator means that no coordinator acted.
+	NoCoordinator = "no coordinator named a leader for three lease durations"
+	// Unserved means that no coordinator can know the candidates.
+	Unserved = "the API server does not serve LeaseCandidates"
+)
 
 // uncoordinated returns why no coordinator chooses the leader of a coordinated election. It is empty if one does.
 func (l *LeaderElection) uncoordinated(now k8sleaderelection.Status) string {
@@ -137,7 +142,7 @@ func (l *LeaderElection) uncoordinated(now k8sleaderelection.Status) string {
 	switch {
 	case l.cfg.Coordination == nil:
 	case l.unserved:
-		return "the API server does not serve LeaseCandidates"
+		return Unserved
 	case l.absent:
 		return "the coordinator is absent"
 	case now.NoCoordinator:

@@ -179,7 +179,7 @@ func TestDoctor_Cluster(t *testing.T) {
 	e.must(validators.Create(t.Context(), validator, metav1.CreateOptions{}))
 	result := e.run("doctor")
 	e.expect(result, unhealthy, "istio-revision-tag-default has revision stable, but istiod-default-validator has canary")
-	e.expect(result, unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
+	e.expect(result, unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority level workload-low, and share")
 	if err := validators.Delete(t.Context(), tagging.DefaultValidator, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

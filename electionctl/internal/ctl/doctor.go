@@ -100,6 +100,7 @@ func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *
 	}
 	err := c.read(ctx, in, reads{
 		{"leaders", c.readPods}, {"leaders", c.readNamespaces}, {"leaders", c.readDeletions}, {"default", c.readTags}, {"flow", c.readFlow}, {"fence", c.readFence},
+		{"leaders", c.readRights}, {"leaders", c.readWebhooks}, {"leaders", c.readReleases},
 	})
 	in.MarkPods()
 	return in, err
@@ -132,7 +133,7 @@ const recent = 10 * time.Minute
 
 // readDeletions counts the Events about leaders whose lock was deleted.
 func (c *clients) readDeletions(ctx context.Context, in *diagnosis.Input) error {
-	in.Deletions = map[string]int{}
+	in.Deletions = map[string]diagnosis.Deletions{}
 	for _, namespace := range in.Namespaces() {
 		list, err := c.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=LeaderElection"})
 		if err != nil {
@@ -143,7 +144,13 @@ func (c *clients) readDeletions(ctx context.Context, in *diagnosis.Input) error 
 			if since := c.clock.Now().Sub(last); since < recent && strings.Contains(e.Message, lockDeleted) {
 				// Events with the same message are one object. Its count is spread evenly.
 				of := min(1, float64(recent-since)/float64(max(last.Sub(first), 1)))
-				in.Deletions[namespace+"/"+e.InvolvedObject.Name] += max(1, int(of*float64(e.Count)))
+				lock := namespace + "/" + e.InvolvedObject.Name
+				d := in.Deletions[lock]
+				d.Count += max(1, int(of*float64(e.Count)))
+				if d.Since.IsZero() || first.Before(d.Since) {
+					d.Since = first
+				}
+				in.Deletions[lock] = d
 			}
 		}
 	}
@@ -152,6 +159,87 @@ func (c *clients) readDeletions(ctx context.Context, in *diagnosis.Input) error 
 
 // lockDeleted is the reason of a leader whose lock was deleted (core.LockDeleted).
 const lockDeleted = "stopped leading (lock-deleted)"
+
+// maxReviews is the maximum number of locks whose rights are checked, because each check is a request.
+const maxReviews = 10
+
+// readRights reads which rights the service accounts of the control plane lack.
+func (c *clients) readRights(ctx context.Context, in *diagnosis.Input) error {
+	reviews := 0
+	for _, e := range in.Elections {
+		for _, account := range in.Doubtful(e) {
+			if reviews++; reviews > maxReviews {
+				return nil
+			}
+			group := ""
+			if e.Lock == inspect.Lease {
+				group = "coordination.k8s.io"
+			}
+			namespace, name, _ := strings.Cut(account, "/")
+			review, err := c.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: group, Resource: strings.ToLower(e.Lock) + "s", Namespace: e.Namespace, Name: e.Name},
+			}}, metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			if !review.Status.Allowed {
+				in.Lacking = append(in.Lacking, diagnosis.Lack{Account: account, Lock: e.Namespace + "/" + e.Name})
+			}
+		}
+	}
+	return nil
+}
+
+// readWebhooks reads the webhooks if one of them rejected a candidate.
+func (c *clients) readWebhooks(ctx context.Context, in *diagnosis.Input) error {
+	if !slices.ContainsFunc(in.Candidates, diagnosis.ByWebhook) {
+		return nil
+	}
+	add := func(kind, configuration string, i int, name string, conditions []admissionv1.MatchCondition) {
+		w := diagnosis.Webhook{Kind: kind, Configuration: configuration, Index: i, Name: name}
+		for _, condition := range conditions {
+			w.Conditions = append(w.Conditions, condition.Name)
+		}
+		in.Webhooks = append(in.Webhooks, w)
+	}
+	validating, err := c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, configuration := range validating.Items {
+		for i, w := range configuration.Webhooks {
+			add("ValidatingWebhookConfiguration", configuration.Name, i, w.Name, w.MatchConditions)
+		}
+	}
+	mutating, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, configuration := range mutating.Items {
+		for i, w := range configuration.Webhooks {
+			add("MutatingWebhookConfiguration", configuration.Name, i, w.Name, w.MatchConditions)
+		}
+	}
+	return nil
+}
+
+// readReleases reads the Helm releases of the service accounts.
+func (c *clients) readReleases(ctx context.Context, in *diagnosis.Input) error {
+	in.Releases = map[string]string{}
+	for _, account := range in.Accounts() {
+		namespace, name, _ := strings.Cut(account, "/")
+		object, err := c.kube.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return err
+		default:
+			in.Releases[account] = install.Upgrade(object.Annotations)
+		}
+	}
+	return nil
+}
 
 // report prints the findings. It returns an error if there is a problem.
 func (p *Program) report(out *output, findings []diagnosis.Finding) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,11 +42,14 @@ func (p *Program) explain() *cobra.Command {
 		if err := p.observe(ctx, c, found, s, observe); err != nil {
 			return err
 		}
-		in, err := c.observe(ctx, found, s, out.wide())
+		in, err := c.observe(ctx, inspect.Elections(s.locks, s.candidates, d), s, out.wide())
 		if err != nil {
 			return err
 		}
 		findings := diagnosis.Findings(*in)
+		for i, e := range found {
+			found[i].Candidates = in.Elections[slices.IndexFunc(in.Elections, e.Is)].Candidates
+		}
 		if !out.table() {
 			return p.printExplanations(out, found, findings, d, s, ifDefault)
 		}

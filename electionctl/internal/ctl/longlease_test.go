@@ -20,10 +20,6 @@ import (
 // into a shell, heals the lock.
 func TestExplain_HealsDurations(t *testing.T) {
 	e := newEnvironment(t)
-	folder := t.TempDir()
-	if err := os.Symlink(e.cluster.Kubectl(), filepath.Join(folder, "kubectl")); err != nil {
-		t.Fatal(err)
-	}
 	patch := func(lock, manager, body string) {
 		t.Helper()
 		options := metav1.PatchOptions{FieldManager: manager}
@@ -75,11 +71,7 @@ func TestExplain_HealsDurations(t *testing.T) {
 			if len(found) == 0 || !strings.Contains(found[0].Effect, "Its last writer is "+writer+",") {
 				t.Fatalf("%s: %+v, want a duration of %s", lock, found, writer)
 			}
-			shell := exec.CommandContext(t.Context(), "sh", "-c", found[0].Remove)
-			shell.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "KUBECONFIG="+e.cluster.Kubeconfig(), "HOME="+folder)
-			if out, err := shell.CombinedOutput(); err != nil {
-				t.Errorf("%s: %v: %s", found[0].Remove, err, out)
-			}
+			e.paste(found[0].Remove)
 		}
 		if found := obstacles(lock); len(found) > 0 {
 			t.Errorf("%s: %+v", lock, found)
@@ -88,5 +80,17 @@ func TestExplain_HealsDurations(t *testing.T) {
 	cm, err := e.kube.CoreV1().ConfigMaps(e.namespace).Get(t.Context(), "configmap", metav1.GetOptions{})
 	if err != nil || cm.Annotations[recordKey] != usual {
 		t.Errorf("record %s, %v, want %s", cm.Annotations[recordKey], err, usual)
+	}
+}
+
+// paste runs a printed command in a shell.
+func (e *environment) paste(command string) {
+	e.t.Helper()
+	folder := e.t.TempDir()
+	e.must(nil, os.Symlink(e.cluster.Kubectl(), filepath.Join(folder, "kubectl")))
+	shell := exec.CommandContext(e.t.Context(), "sh", "-c", command)
+	shell.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "KUBECONFIG="+e.cluster.Kubeconfig(), "HOME="+folder)
+	if out, err := shell.CombinedOutput(); err != nil {
+		e.t.Errorf("%s: %v: %s", command, err, out)
 	}
 }

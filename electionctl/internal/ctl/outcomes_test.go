@@ -177,7 +177,7 @@ func TestDoctor_Deletions(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "deleted"}, InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: e.namespace, Name: "istio-leader"},
 		Reason: "LeaderElection", Message: "pilot-1 " + lockDeleted, FirstTimestamp: metav1.NewTime(now.Add(-time.Minute)), LastTimestamp: now, Count: 5,
 	}, metav1.CreateOptions{}))
-	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader loses its leaders: the lock was deleted under a leader 5 times in the last 10 minutes")
+	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader loses its leaders: the lock configmap/istio-leader was deleted under a leader 5 times since 2026-01-02T03:04:05Z")
 }
 
 // TestForbidden checks that a missing permission makes a result unknown.

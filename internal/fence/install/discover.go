@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,11 +76,18 @@ func discovered(set, namespace string, installed []admissionv1.ValidatingAdmissi
 		d.Set, d.Err = fence.Render(set, d.Declarations...)
 	}
 	for _, p := range installed {
-		if release := p.Annotations["meta.helm.sh/release-name"]; release != "" {
-			d.Repair = fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", release, Chart("pilot"), p.Annotations["meta.helm.sh/release-namespace"])
-		}
+		d.Repair = cmp.Or(Upgrade(p.Annotations), d.Repair)
 	}
 	return d
+}
+
+// Upgrade returns the command that installs the Helm release of an object with the annotations again, or "".
+func Upgrade(annotations map[string]string) string {
+	release := annotations["meta.helm.sh/release-name"]
+	if release == "" {
+		return ""
+	}
+	return fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", release, Chart("pilot"), annotations["meta.helm.sh/release-namespace"])
 }
 
 // declarationsOf returns the declarations that the policies of a set contain.

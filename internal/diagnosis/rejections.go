@@ -1,0 +1,220 @@
+package diagnosis
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"incumbent.dev/incumbent/internal/inspect"
+)
+
+// Webhook is a webhook of the API server.
+type Webhook struct {
+	// Kind and Configuration are the object. Index is the position of the webhook in it.
+	Kind, Configuration string
+	Index               int
+	Name                string
+	// Conditions are the names of its match conditions.
+	Conditions []string
+}
+
+// Lack is a missing right of a service account (namespace/name) to update a lock (namespace/name).
+type Lack struct{ Account, Lock string }
+
+// Texts of the API server about a rejected write.
+var (
+	byWebhook = regexp.MustCompile(`webhook "([^"]+)"`)
+	byRights  = regexp.MustCompile(`User "([^"]+)" cannot (\w+) resource "([^"]+)"`)
+)
+
+// ByWebhook reports whether a webhook rejected a candidate.
+func ByWebhook(c inspect.Candidate) bool { return byWebhook.MatchString(c.Refused) }
+
+// rejection returns why the API server rejects a candidate as holder.
+func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) Finding {
+	i := slices.IndexFunc(candidates, func(c inspect.Candidate) bool { return c.Readiness() == inspect.Refused })
+	if i < 0 {
+		return Finding{}
+	}
+	c := candidates[i]
+	f := Finding{Cause: "the API server rejects " + c.Identity + " as holder: " + c.Refused, Command: fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, c.Identity)}
+	rights := byRights.FindStringSubmatch(c.Refused)
+	switch {
+	case ByWebhook(c):
+		f = in.webhook(e, c)
+	case strings.Contains(c.Refused, "ValidatingAdmissionPolicy"):
+		f.Command = in.Tool + " fence verify -n " + e.Namespace
+	case strings.Contains(c.Refused, "too many requests"):
+		f = in.tooMany(e, c)
+	case rights != nil:
+		f = in.rights(e, rights[1], rights[2], rights[3])
+	}
+	f.Rejected = true
+	return f
+}
+
+// rights returns that a user lacks a permission for the locks.
+func (in *Input) rights(e inspect.Election, user, verb, resource string) Finding {
+	f := Finding{Cause: fmt.Sprintf("user %s has no permission to %s %s in namespace %s", user, verb, resource, e.Namespace)}
+	role, subject := strings.ReplaceAll(user, ":", "-")+"-locks", "--user="+inspect.Quoted(user)
+	if namespace, account, ok := account(user); ok {
+		f.Cause = fmt.Sprintf("service account %s/%s has no permission to %s %s in namespace %s", namespace, account, verb, resource, e.Namespace)
+		role, subject = account+"-locks", "--serviceaccount="+namespace+":"+account
+		if release := in.Releases[namespace+"/"+account]; release != "" {
+			f.Advice, f.Command = "Restore the Role and the RoleBinding of the release.", release
+			return f
+		}
+	}
+	if e.Lock == inspect.Lease {
+		resource = "leases.coordination.k8s.io"
+	}
+	at := "kubectl -n " + e.Namespace
+	f.Advice = "Give it a Role."
+	f.Command = fmt.Sprintf("%s create role %s --verb=get,list,watch,create,update --resource=%s --dry-run=client -o yaml | %[1]s apply -f - && "+
+		"%[1]s create rolebinding %[2]s --role=%[2]s %[4]s --dry-run=client -o yaml | %[1]s apply -f -", at, role, resource, subject)
+	return f
+}
+
+// Doubtful returns the service accounts (namespace/name) whose rights on the locks of an election can be the reason why it has no leader. A process
+// without them may be unable to publish the reason.
+func (in *Input) Doubtful(e inspect.Election) (accounts []string) {
+	if e.Led() || !Ours(e) {
+		return nil
+	}
+	for _, p := range in.pilots(e.Namespace, ownRevision(e)) {
+		if name := p.Namespace + "/" + accountOf(p); !slices.Contains(accounts, name) {
+			accounts = append(accounts, name)
+		}
+	}
+	return accounts
+}
+
+// Accounts returns the service accounts (namespace/name) of the control plane.
+func (in *Input) Accounts() (all []string) {
+	for namespace := range in.Pods {
+		for _, p := range in.pilots(namespace, "") {
+			all = append(all, p.Namespace+"/"+accountOf(p))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// lacking returns that a service account of the control plane has no right to update the lock.
+func (in *Input) lacking(e inspect.Election) Finding {
+	for _, lack := range in.Lacking {
+		if lack.Lock == id(e) {
+			return in.rights(e, "system:serviceaccount:"+strings.ReplaceAll(lack.Account, "/", ":"), "update", strings.ToLower(e.Lock)+"s")
+		}
+	}
+	return Finding{}
+}
+
+// starved returns the FlowSchema that rejects the renewals of the control plane.
+func (in *Input) starved(e inspect.Election) Finding {
+	for _, p := range in.pilots(e.Namespace, ownRevision(e)) {
+		if f := renewalOf(e, p).finding(in.Schemas, in.Levels); f.Severity == Problem && !e.Led() {
+			return f
+		}
+	}
+	return Finding{}
+}
+
+// account returns the namespace and the name of the service account that is a user.
+func account(user string) (namespace, name string, ok bool) {
+	if user, ok = strings.CutPrefix(user, "system:serviceaccount:"); ok {
+		namespace, name, ok = strings.Cut(user, ":")
+	}
+	return namespace, name, ok
+}
+
+// webhook returns which webhook rejects the holder, and the command that excludes the locks from it.
+func (in *Input) webhook(e inspect.Election, c inspect.Candidate) Finding {
+	name := byWebhook.FindStringSubmatch(c.Refused)[1]
+	_, reason, _ := strings.Cut(c.Refused, `webhook "`+name+`"`)
+	f := Finding{
+		Cause: fmt.Sprintf("webhook %s rejects the holder of the lock: %s", name, strings.TrimLeft(reason, ": ")), Advice: "Exclude the lock from the webhook.",
+		Command: "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name",
+	}
+	i := slices.IndexFunc(in.Webhooks, func(w Webhook) bool { return w.Name == name })
+	if i < 0 {
+		return f
+	}
+	w := in.Webhooks[i]
+	f.Cause = fmt.Sprintf("webhook %s of %s %s rejects the holder of the lock: %s", name, w.Kind, w.Configuration, strings.TrimLeft(reason, ": "))
+	var locks []string
+	for _, other := range in.Elections {
+		if other.Namespace == e.Namespace && slices.ContainsFunc(other.Candidates, func(c inspect.Candidate) bool { return strings.Contains(c.Refused, `webhook "`+name+`"`) }) {
+			locks = append(locks, fmt.Sprintf("%q", other.Name))
+		}
+	}
+	slices.Sort(locks)
+	f.Command = fmt.Sprintf("kubectl patch %s %s --type=json -p %s", strings.ToLower(w.Kind), w.Configuration, inspect.Quoted(w.exclude(
+		fmt.Sprintf("!(request.namespace == %q && request.name in [%s])", e.Namespace, strings.Join(slices.Compact(locks), ", ")))))
+	return f
+}
+
+// exclude returns a JSON patch that adds a match condition to the webhook.
+func (w Webhook) exclude(expression string) string {
+	const name = "not-election-locks"
+	condition := map[string]string{"name": name, "expression": expression}
+	op := map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/matchConditions", w.Index), "value": []any{condition}}
+	if i := slices.Index(w.Conditions, name); i >= 0 {
+		op = map[string]any{"op": "replace", "path": fmt.Sprintf("%s/%d", op["path"], i), "value": condition}
+	} else if len(w.Conditions) > 0 {
+		op["path"] = fmt.Sprintf("%s/-", op["path"])
+		op["value"] = condition
+	}
+	return oneLine([]any{op})
+}
+
+// oneLine encodes a value as JSON. Its types cannot fail.
+func oneLine(value any) string {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value)
+	return strings.TrimSpace(b.String())
+}
+
+// tooMany returns which FlowSchema rejects the requests of a candidate.
+func (in *Input) tooMany(e inspect.Election, c inspect.Candidate) Finding {
+	f := Finding{Cause: "the API server answers 429 (too many requests) to " + c.Identity, Advice: "Find the clients that send most requests.", Command: "kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels"}
+	pod := in.pod(c.Namespace, c.Identity)
+	if pod == nil {
+		return f
+	}
+	r := renewalOf(e, pod)
+	f.Cause = fmt.Sprintf("the API server answers 429 (too many requests) to service account %s/%s", r.from, r.account)
+	flow := r.finding(in.Schemas, in.Levels)
+	f.Cause += ": " + flow.Cause
+	if flow.Command != "" {
+		f.Advice, f.Command = flow.Advice, flow.Command
+	}
+	return f
+}
+
+// prioritize returns a command that gives the renewals the priority of leader elections, before the FlowSchema that they have.
+func (r renewal) prioritize(before flowcontrolv1.FlowSchema) string {
+	group, resource := r.resource()
+	rule := map[string]any{
+		"subjects":      []any{map[string]any{"kind": "ServiceAccount", "serviceAccount": map[string]string{"namespace": r.from, "name": r.account}}},
+		"resourceRules": []any{map[string]any{"verbs": []string{"*"}, "apiGroups": []string{group}, "resources": []string{resource}, "namespaces": []string{r.namespace}}},
+	}
+	object := map[string]any{
+		"apiVersion": flowcontrolv1.SchemeGroupVersion.String(), "kind": "FlowSchema", "metadata": map[string]string{"name": "renewals-" + r.from + "-" + r.account},
+		"spec": map[string]any{
+			"priorityLevelConfiguration": map[string]string{"name": leaderElection}, "matchingPrecedence": max(1, cmp.Or(before.Spec.MatchingPrecedence, 1000)-1), "rules": []any{rule},
+		},
+	}
+	return "echo " + inspect.Quoted(oneLine(object)) + " | kubectl apply -f -"
+}
+
+// leaderElection is the priority level of the API server for leader elections.
+const leaderElection = "leader-election"
