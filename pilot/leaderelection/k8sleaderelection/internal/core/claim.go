@@ -212,17 +212,18 @@ func (c Config) goneUntil(s *State, renewed, gone Instant) Instant {
 	return min(renewed.After(c.lease(r)), max(gone.After(c.Lease), renewed.After(c.leaderLease(&s.Sight, r.Holder, r.Transitions))))
 }
 
-// holderActs returns until, with PeerGrace for another elector. Zero: the recorded holder does not act.
+// holderActs returns until, with PeerGrace for a holder without its marker: it may be another elector, or have displaced one without
+// settling, also if it is unreadable or a previous process of this candidate. Zero: the recorded holder does not act.
 func (c Config) holderActs(s *State, until Instant) Instant {
 	snap := s.Snap
-	switch mine := snap.Record.Holder == c.Self; {
+	mine := snap.Record.Holder == c.Self
+	switch {
 	case snap.Exists && snap.Content == record.Unreadable:
-		return until
 	case !snap.Held() || snap.Nominated(), // no holder, or a nominee that has not written yet
 		// An own drained term, or the term of a previous process with this identity that had begun to act.
 		mine && !s.Own.Duplicate && (s.Own.wrote(snap) || snap.Acting()):
 		return 0
-	case mine || snap.Acting() && !c.ignoresRequests(s):
+	case snap.Acting() && !c.ignoresRequests(s):
 		return until
 	}
 	return until.After(c.PeerGrace)

@@ -186,7 +186,8 @@ func TestMayActUntil(t *testing.T) {
 		"record removed":               {lock("equal", func(s *Snapshot) { s.Content = record.Missing }), nil, 0},
 		"own record":                   {lock("mine, unmarked"), wrote, 0},
 		"previous process, acting":     {lock("mine"), nil, 0},
-		"previous process, not acting": {lock("mine, unmarked"), nil, 15},
+		"previous process, not acting": {lock("mine, unmarked"), nil, 20}, // it may have preempted another elector
+		"unreadable":                   {lock("equal", func(s *Snapshot) { s.Content = record.Unreadable }), nil, 20},
 		"duplicate":                    {lock("mine"), twin, 15},
 	} {
 		s := seenAt(0, x.lock)

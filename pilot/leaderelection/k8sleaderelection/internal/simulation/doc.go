@@ -59,8 +59,9 @@
 //
 //   - The run functions of a paused process may outlive validity and drain limit. The gate may not.
 //   - A candidate cannot detect a term if the record was removed before the candidate saw this term or a
-//     later one.
+//     later one. If it leads, the other candidates rely on its marker.
 //   - A record that was emptied by hand and has no marker looks like a drained release. The marker may have been removed later.
+//   - A process that ended before another one of its name acquired the lock, for candidates that saw that.
 //   - Two live processes with one identity only have to step down, and must not alternate.
 //
 // For peers, one-at-a-time is checked with a PeerGrace that covers the longest time that they can act

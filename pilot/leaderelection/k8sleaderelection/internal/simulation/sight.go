@@ -52,6 +52,8 @@ func (p *process) sees(v view, maybeOld bool) {
 	if v.term == nil || v.term.named {
 		return
 	}
+	// A process of one name acquired the lock, so an earlier one of that name has ended. A live duplicate has not.
+	p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term != v.term && s.term.id == v.term.id && s.term.over() })
 	if p.harmless(v) {
 		// A live process of its name may have written an equal record. From then on p takes its record for an own one.
 		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term == v.term })
@@ -85,6 +87,9 @@ func (p *process) forgetBefore(now *term) {
 		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term != now })
 	}
 }
+
+// over reports whether the process of the term has ended.
+func (t *term) over() bool { return t.p != nil && t.p.ended || t.q != nil && t.q.ended }
 
 func (p *process) blank() bool { return p.newest == view{} }
 
@@ -122,7 +127,14 @@ func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	return sight{}, 0
 }
 
-func (p *process) unknowable(q *process) bool { return p.unknowableTerm(q.acting) }
+// unknowable reports whether neither p nor a later leader that it has seen could detect the term of q. p relies on the marker of that
+// leader.
+func (p *process) unknowable(q *process) bool {
+	t := q.acting
+	return p.unknowableTerm(t) || t != nil && slices.ContainsFunc(p.seenTerms, func(u *term) bool {
+		return u.marked && u.token > t.token && u.p != p && u.p.unknowableTerm(t)
+	})
+}
 
 // unknowableTerm reports whether the record was removed before p had seen the term or a later one, or whether
 // the rest looked like a release.
