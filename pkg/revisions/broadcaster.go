@@ -1,24 +1,23 @@
 package revisions
 
 import (
-	"context"
 	"slices"
 	"sync"
 
 	"go.uber.org/atomic"
-	"incumbent.dev/incumbent/internal/apirequest"
+
+	"incumbent.dev/incumbent/internal/hooks"
 )
 
 // broadcaster stores a value and calls handlers with each change.
 type broadcaster[T any] struct {
 	equal func(a, b T) bool
-	wake  apirequest.Signal
+	calls hooks.Queue // one call of all handlers for each value
 
 	mu       sync.Mutex
 	value    T
 	known    bool
 	handlers []*handler[T]
-	queue    []func() // one call of all handlers for each value
 }
 
 type handler[T any] struct {
@@ -27,7 +26,7 @@ type handler[T any] struct {
 }
 
 func newBroadcaster[T any](equal func(a, b T) bool) *broadcaster[T] {
-	return &broadcaster[T]{equal: equal, wake: apirequest.NewSignal()}
+	return &broadcaster[T]{equal: equal}
 }
 
 // read returns the value, and whether a value was posted.
@@ -67,39 +66,13 @@ func (b *broadcaster[T]) handle(call func(T)) (remove func()) {
 	}
 }
 
-// send queues the call of handlers.
+// send queues the call of handlers. The caller holds mu.
 func (b *broadcaster[T]) send(value T, to []*handler[T]) {
-	b.queue = append(b.queue, func() {
+	b.calls.Do(func() {
 		for _, h := range to {
 			if !h.removed.Load() {
 				h.call(value)
 			}
 		}
 	})
-	b.wake.Send()
-}
-
-// deliver calls handlers until ctx ends. The next call of deliver continues with the rest of the queue.
-func (b *broadcaster[T]) deliver(ctx context.Context) {
-	for ctx.Err() == nil {
-		if call := b.next(); call != nil {
-			call()
-			continue
-		}
-		select {
-		case <-ctx.Done():
-		case <-b.wake:
-		}
-	}
-}
-
-// next removes the first call of the queue. It returns nil if the queue is empty.
-func (b *broadcaster[T]) next() (call func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.queue) > 0 {
-		call = b.queue[0]
-		b.queue = b.queue[1:]
-	}
-	return call
 }

@@ -1,7 +1,6 @@
 package revisions
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,11 +12,9 @@ func newTestBroadcaster() *broadcaster[string] {
 
 func TestBroadcaster_Order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
 		b := newTestBroadcaster()
 		var early, late []string
 		b.handle(func(v string) { early = append(early, v) })
-		go b.deliver(ctx)
 		synctest.Wait()
 		if len(early) != 0 {
 			t.Errorf("told %q while nothing is known", early)
@@ -29,9 +26,6 @@ func TestBroadcaster_Order(t *testing.T) {
 		b.handle(func(v string) { late = append(late, v) })
 		b.post("c")
 		synctest.Wait()
-		cancel()
-		synctest.Wait()
-		b.post("d")
 		if want := []string{"", "a", "b", "a", "c"}; !slices.Equal(early, want) {
 			t.Errorf("first handler was told %q, want %q", early, want)
 		}
@@ -43,7 +37,6 @@ func TestBroadcaster_Order(t *testing.T) {
 
 func TestBroadcaster_HandlerMayCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
 		b := newTestBroadcaster()
 		var inner []string
 		b.handle(func(v string) {
@@ -54,9 +47,7 @@ func TestBroadcaster_HandlerMayCall(t *testing.T) {
 			}
 		})
 		b.post("a")
-		go b.deliver(ctx)
 		synctest.Wait()
-		cancel()
 		if want := []string{"a", "b"}; !slices.Equal(inner, want) {
 			t.Errorf("handler added by a handler was told %q, want %q", inner, want)
 		}
@@ -65,9 +56,9 @@ func TestBroadcaster_HandlerMayCall(t *testing.T) {
 
 func TestBroadcaster_RemovedHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
 		b := newTestBroadcaster()
 		var gone, self, stays []string
+		removed := make(chan struct{})
 		removeGone := b.handle(func(v string) { gone = append(gone, v) })
 		var removeSelf func()
 		removeSelf = b.handle(func(v string) {
@@ -75,14 +66,14 @@ func TestBroadcaster_RemovedHandler(t *testing.T) {
 			removeSelf()
 		})
 		b.handle(func(v string) { stays = append(stays, v) })
-		b.post("a")
+		b.calls.Do(func() { <-removed })
+		b.post("a") // waits for the call before
 		removeGone()
 		removeGone()
-		go b.deliver(ctx)
+		close(removed)
 		synctest.Wait()
 		b.post("b")
 		synctest.Wait()
-		cancel()
 		if len(gone) != 0 || !slices.Equal(self, []string{"a"}) || !slices.Equal(stays, []string{"a", "b"}) {
 			t.Errorf("removed handler got %q, self-removing handler %q, remaining handler %q", gone, self, stays)
 		}

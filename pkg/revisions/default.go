@@ -79,7 +79,7 @@ func (w *defaultWatcher) of(name string) string {
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	w.run(stopCh, w.broadcaster.deliver, func() (all []func(context.Context)) {
+	w.run(stopCh, &w.broadcaster.calls, func() (all []func(context.Context)) {
 		for i, name := range w.names {
 			all = append(all, follow(w.runner, w.of(name), watch.Objects[*webhook]{
 				Source: webhooks(w.client), Name: name,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/hooks"
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -80,8 +82,8 @@ func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead
 	}
 }
 
-// run runs the followers and deliver until stop closes. It returns when all have ended. A nil stop never closes.
-func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), followers func() []func(context.Context)) {
+// run runs the followers until stop closes. It returns when they have ended and handlers have returned. A nil stop never closes.
+func (r *runner) run(stop <-chan struct{}, handlers *hooks.Queue, followers func() []func(context.Context)) {
 	if r.client == nil {
 		r.log.Error("no client configured; the default revision will stay unknown")
 		return
@@ -96,8 +98,8 @@ func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), follow
 	for _, follow := range followers() {
 		ended.Go(func() { follow(ctx) })
 	}
-	ended.Go(func() { deliver(ctx) })
 	ended.Wait()
+	handlers.Wait(math.MaxInt64)
 }
 
 // follow returns a function that follows objects until its context ends. of is appended to the verbs in reports, for a watcher of several

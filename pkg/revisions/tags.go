@@ -117,7 +117,7 @@ func (t tags) equal(other tags) bool {
 }
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
-	w.run(stopCh, w.broadcaster.deliver, func() []func(context.Context) {
+	w.run(stopCh, &w.broadcaster.calls, func() []func(context.Context) {
 		return []func(context.Context){
 			follow(w.runner, ofWebhooks, watch.Objects[*webhook]{Source: webhooks(w.client), Label: tagging.TagLabel, Changed: w.readWebhooks}),
 			follow(w.runner, ofServices, watch.Objects[*corev1.Service]{
