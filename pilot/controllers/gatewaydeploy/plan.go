@@ -122,10 +122,15 @@ func (v View) foreign() bool {
 // served reports whether the Gateway is deployed: its class belongs to this controller and is accepted, which excludes
 // parameters, and its addresses do not refer to an existing deployment.
 func (v View) served() bool {
-	if v.Class == nil {
-		return v.Gateway.Spec.GatewayClassName == reconcile.GatewayClass && managed(v.Gateway)
+	return Serves(v.Gateway, v.Class) && (v.Class == nil || v.Class.Spec.ParametersRef == nil) && managed(v.Gateway)
+}
+
+// Serves reports whether the class of a Gateway belongs to this controller. class is nil if it does not exist.
+func Serves(gw *gateway.Gateway, class *gateway.GatewayClass) bool {
+	if class == nil {
+		return gw.Spec.GatewayClassName == reconcile.GatewayClass
 	}
-	return v.Class.Spec.ControllerName == reconcile.GatewayController && v.Class.Spec.ParametersRef == nil && managed(v.Gateway)
+	return class.Spec.ControllerName == reconcile.GatewayController
 }
 
 // steps renders the desired objects and compares them with the existing ones. A problem without steps prevents

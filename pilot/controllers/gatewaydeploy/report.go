@@ -2,7 +2,6 @@ package gatewaydeploy
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,12 +60,7 @@ func ProblemOf(gw *gateway.Gateway) *Problem {
 // annotate writes annotations to a Gateway, where nil removes an annotation. If it returns false without an
 // error, the Gateway has changed and the next event causes a reconcile.
 func (c *Controller) annotate(ctx context.Context, self reconcile.Target[key, *gateway.Gateway], gw *gateway.Gateway, annotations map[string]any) (written bool, err error) {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": gw.ResourceVersion, "uid": gw.UID, "annotations": annotations,
-	}})
-	if err != nil {
-		return false, err
-	}
+	body := reconcile.MergePatch(gw, map[string]any{"annotations": annotations}, nil)
 	got, rejected := c.writer.Gateways(gw.Namespace).Patch(ctx, gw.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: reconcile.GatewayController})
 	err = self.Answered(gw, got, rejected, "write annotations of Gateway "+keyOf(gw).String())
 	return rejected == nil, err

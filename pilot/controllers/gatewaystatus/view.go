@@ -11,6 +11,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/tagging"
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -64,14 +65,7 @@ func mine(v view, object metav1.ObjectMeta) bool {
 // ours reports whether a Gateway belongs to a class of this controller and to the revision. The class istio
 // belongs to this controller even if it is missing, as in gatewaydeploy and istiod.
 func ours(v view, g *gateway.Gateway) bool {
-	if g == nil {
-		return false
-	}
-	class := v.class(string(g.Spec.GatewayClassName))
-	if class == nil {
-		return g.Spec.GatewayClassName == reconcile.GatewayClass && mine(v, g.ObjectMeta)
-	}
-	return class.Spec.ControllerName == reconcile.GatewayController && mine(v, g.ObjectMeta)
+	return g != nil && gatewaydeploy.Serves(g, v.class(string(g.Spec.GatewayClassName))) && mine(v, g.ObjectMeta)
 }
 
 // unknownClass returns a problem if a Gateway of the revision has a missing class, or nil. The class istio

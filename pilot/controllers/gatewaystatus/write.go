@@ -158,12 +158,9 @@ func (c *Controller) obsoleteEntries(ctx context.Context, r *route, wanted []gat
 	return all, nil
 }
 
-// mergePatch returns a merge patch of status fields, guarded by the version of the object.
+// mergePatch returns a merge patch of status fields.
 func mergePatch(have metav1.Object, status map[string]any) []byte {
-	body, _ := json.Marshal(map[string]any{ // cannot fail
-		"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "status": status,
-	})
-	return body
+	return reconcile.MergePatch(have, nil, map[string]any{"status": status})
 }
 
 // patch is the type and body of a patch.

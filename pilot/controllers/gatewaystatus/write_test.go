@@ -81,7 +81,7 @@ func TestChangeParents(t *testing.T) {
 		"empty":     {nil, nil, nil, 0},
 		"no change": {[]gateway.RouteParentStatus{other("x"), entry("a", ours, "True", early)}, []gateway.RouteParentStatus{a}, nil, 0},
 		"first entry": {nil, []gateway.RouteParentStatus{a}, []string{
-			"merge {metadata:{resourceVersion:7},status:{parents:[{parentRef:{name:a},controllerName:istio.io/gateway-controller,conditions:[{type:Accepted,status:True,lastTransitionTime:" + stamp + ",reason:R,message:}]}]}}",
+			"merge {metadata:{resourceVersion:7,uid:},status:{parents:[{parentRef:{name:a},controllerName:istio.io/gateway-controller,conditions:[{type:Accepted,status:True,lastTransitionTime:" + stamp + ",reason:R,message:}]}]}}",
 		}, 0},
 		"first own entry": {[]gateway.RouteParentStatus{other("a")}, []gateway.RouteParentStatus{a, b}, []string{
 			guard, "add /status/parents/- a True " + stamp, "add /status/parents/- b False " + stamp,

@@ -3,7 +3,6 @@ package ingress
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -165,10 +164,7 @@ func (c *Controller) reconcile(ctx context.Context, name key) error {
 	}
 	// A patch keeps the fields that the cache drops. Version and UID make the API server reject it
 	// if the Ingress has changed.
-	body, _ := json.Marshal(map[string]any{ // cannot fail
-		"metadata": map[string]any{"resourceVersion": have.ResourceVersion, "uid": have.UID},
-		"status":   map[string]any{"loadBalancer": map[string]any{"ingress": wanted}},
-	})
+	body := reconcile.MergePatch(have, nil, map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": wanted}}})
 	got, err := c.loop.Client().Kube().NetworkingV1().Ingresses(name.Namespace).
 		Patch(ctx, name.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	return target.Answered(have, got, err, "update status of Ingress "+name.String())

@@ -1,8 +1,11 @@
 package reconcile
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/apirequest"
@@ -93,4 +96,14 @@ func (t Target[K, T]) Behind(have T) {
 	if current && t.cache.answers.drop(t.name(), a) {
 		t.cache.controller.Enqueue(t.key)
 	}
+}
+
+// MergePatch returns a merge patch of fields of an object, guarded by its version and UID. metadata are further fields of its metadata.
+func MergePatch(have metav1.Object, metadata, fields map[string]any) []byte {
+	guarded := map[string]any{"resourceVersion": have.GetResourceVersion(), "uid": have.GetUID()}
+	maps.Copy(guarded, metadata)
+	patch := map[string]any{"metadata": guarded}
+	maps.Copy(patch, fields)
+	body, _ := json.Marshal(patch) // cannot fail for the fields of API objects
+	return body
 }
