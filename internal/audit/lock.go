@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/record"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -37,9 +36,6 @@ type content struct {
 	created, fresh, nominated bool
 }
 
-// apiServerLabel marks the Leases of API servers, which are no locks.
-const apiServerLabel = "apiserver.kubernetes.io/identity"
-
 // mayBeLock reports whether the object can be a lock. The Leases of nodes are none.
 func mayBeLock(t target) bool {
 	return t.resource == "leases" && t.namespace != "kube-node-lease" || t.resource == "configmaps" || t.resource == "endpoints"
@@ -48,7 +44,7 @@ func mayBeLock(t target) bool {
 // recordOf returns the record of a written object. It returns false if the object is no lock. A ConfigMap or Endpoints
 // without the annotation may have been a lock before, and counts as unreadable.
 func recordOf(t target, created bool, o object) (r content, is bool) {
-	meta := metav1.ObjectMeta{Annotations: o.Metadata.Annotations}
+	meta := metav1.ObjectMeta{Namespace: t.namespace, Name: t.name, Annotations: o.Metadata.Annotations, Labels: o.Metadata.Labels}
 	r.created = created
 	if t.resource != "leases" {
 		snap := locks.ConfigMapSnapshot(&corev1.ConfigMap{ObjectMeta: meta})
@@ -56,11 +52,15 @@ func recordOf(t target, created bool, o object) (r content, is bool) {
 		return r, true
 	}
 	lease := &coordinationv1.Lease{ObjectMeta: meta}
-	if o.Metadata.Labels[members.Label] != "" || o.Metadata.Labels[apiServerLabel] != "" || json.Unmarshal(o.Spec, &lease.Spec) != nil && len(o.Spec) > 0 {
+	if json.Unmarshal(o.Spec, &lease.Spec) != nil && len(o.Spec) > 0 {
 		return r, false
 	}
 	// The log has no managedFields, so the key of an earlier holder counts.
-	snap := locks.LeaseSnapshot(lease)
+	lock, is := inspect.FromLease(lease)
+	if !is {
+		return r, false
+	}
+	snap := lock.Snapshot
 	r.set(snap, true) // a Lease without a record is a free lock
 	r.holder = inspect.Pod(r.holder, t.name)
 	r.named = snap.Strategy != "" && snap.Record.LeaseDurationSeconds == record.NominationSeconds

@@ -52,12 +52,16 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	if lease.Namespace == nodeLeases || member || server || labels[componentLabel] == apiServer {
 		return Lock{}, false
 	}
-	_, written := k8sresourcelock.LastWriter(lease.ManagedFields, "renewTime")
+	return lockOf(Lease, &lease.ObjectMeta, "renewTime", k8sresourcelock.LeaseSnapshot(lease)), true
+}
+
+// lockOf returns the lock of an object. field is the managed field that a renewal writes.
+func lockOf(kind string, meta *metav1.ObjectMeta, field string, snap k8sresourcelock.Snapshot) Lock {
+	_, written := k8sresourcelock.LastWriter(meta.ManagedFields, field)
 	return Lock{
-		Kind: Lease, Namespace: lease.Namespace, Name: lease.Name,
-		Snapshot: k8sresourcelock.LeaseSnapshot(lease), manager: lastManager(lease.ManagedFields),
-		written: written, finalizers: keeping(&lease.ObjectMeta),
-	}, true
+		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Snapshot: snap,
+		manager: lastManager(meta.ManagedFields), written: written, finalizers: keeping(meta),
+	}
 }
 
 // strategyInSpec reports whether the spec of a Lease has the strategy.
@@ -71,12 +75,8 @@ func FromConfigMap(meta *metav1.ObjectMeta) (Lock, bool) {
 	if _, ok := meta.Annotations[k8sresourcelock.LeaderElectionRecordAnnotationKey]; !ok {
 		return Lock{}, false
 	}
-	_, written := k8sresourcelock.LastWriter(meta.ManagedFields, k8sresourcelock.LeaderElectionRecordAnnotationKey)
-	return Lock{
-		Kind: ConfigMap, Namespace: meta.Namespace, Name: meta.Name,
-		Snapshot: k8sresourcelock.ConfigMapSnapshot(&corev1.ConfigMap{ObjectMeta: *meta}), manager: lastManager(meta.ManagedFields),
-		written: written, finalizers: keeping(meta),
-	}, true
+	snap := k8sresourcelock.ConfigMapSnapshot(&corev1.ConfigMap{ObjectMeta: *meta})
+	return lockOf(ConfigMap, meta, k8sresourcelock.LeaderElectionRecordAnnotationKey, snap), true
 }
 
 // keeping returns the finalizers that delay the deletion of an object. It returns nil if the object is not being deleted.
