@@ -85,7 +85,7 @@ func (in *Input) excluded(e inspect.Election) Finding {
 		for _, d := range set.Declarations {
 			named := slices.Concat(d.ServiceAccounts, d.Others)
 			if cmp.Or(d.Mode, fence.Deny) != fence.Deny || d.WithoutLockGuard || !slices.Contains(d.Locks(), strings.ToLower(e.Lock)+" "+id(e)) ||
-				slices.ContainsFunc(named, func(name string) bool { return covers(name, accounts) }) {
+				slices.ContainsFunc(accounts.UnsortedList(), d.MayHold) {
 				continue
 			}
 			f := Finding{
@@ -101,12 +101,6 @@ func (in *Input) excluded(e inspect.Election) Finding {
 		}
 	}
 	return Finding{}
-}
-
-// covers reports whether a name, which can end with *, matches an account.
-func covers(name string, accounts sets.Set[string]) bool {
-	prefix, wild := strings.CutSuffix(name, "*")
-	return accounts.Has(name) || wild && slices.ContainsFunc(accounts.UnsortedList(), func(a string) bool { return strings.HasPrefix(a, prefix) })
 }
 
 // concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.

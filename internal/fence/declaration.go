@@ -173,7 +173,7 @@ func orNothing(value string, check func(string) []string) []string {
 // single is a declaration with one lock object. RevisionWord is replaced.
 type single struct {
 	Declaration
-	lock string
+	Name string // of the lock object
 	// declared is the declaration with at most this revision, before RevisionWord is replaced in guards.
 	declared Declaration
 }
@@ -182,11 +182,11 @@ type single struct {
 func (d Declaration) split() []single {
 	d.Mode = cmp.Or(d.Mode, Deny)
 	if len(d.Revisions) == 0 {
-		return []single{{Declaration: d, lock: d.Election, declared: d}}
+		return []single{{Declaration: d, Name: d.Election, declared: d}}
 	}
 	var all []single
 	for _, revision := range d.Revisions {
-		one := single{Declaration: d, lock: d.Election + "-" + revision}
+		one := single{Declaration: d, Name: d.Election + "-" + revision}
 		one.ServiceAccounts, one.Others, one.Guards = nil, nil, nil
 		for _, account := range d.ServiceAccounts {
 			one.ServiceAccounts = append(one.ServiceAccounts, strings.ReplaceAll(account, RevisionWord, revision))
@@ -204,8 +204,8 @@ func (d Declaration) split() []single {
 	return all
 }
 
-// where returns the lock for messages.
-func (s single) where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.lock) }
+// Where returns the lock for messages.
+func (s single) Where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.Name) }
 
 // users returns the user names of the service accounts.
 func (s single) users() []string {

@@ -115,7 +115,7 @@ func (s single) isPod(holder, pod string) string {
 	if !s.Coordinated {
 		return same
 	}
-	return fmt.Sprintf("(%s || %s == %s + %s)", same, holder, pod, quote("."+s.lock))
+	return fmt.Sprintf("(%s || %s == %s + %s)", same, holder, pod, quote("."+s.Name))
 }
 
 // recordOf is the record of a ConfigMap for which hasRecord is true.

@@ -40,7 +40,7 @@ func (s single) lockGuard(set string) Pair {
 	group, resource := s.Lock.Resource()
 	return part{
 		set: set, about: []single{s}, what: "lock", mode: s.Mode, namespaces: []string{s.Namespace},
-		rules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
+		rules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.Name}),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConditions: []admissionv1.MatchCondition{{Name: "change", Expression: "!(" + s.renewal() + ")"}},
 			Variables:       append(s.lockVariables(), s.sizeVariables()...),
@@ -56,7 +56,7 @@ const OperateVerb = "operate"
 func (s single) mayOperate() string {
 	group, resource := s.Lock.Resource()
 	return fmt.Sprintf("authorizer.group(%s).resource(%s).namespace(%s).name(%s).check(%s).allowed()",
-		quote(group), quote(resource), quote(s.Namespace), quote(s.lock), quote(OperateVerb))
+		quote(group), quote(resource), quote(s.Namespace), quote(s.Name), quote(OperateVerb))
 }
 
 // operator is true for users that may delete policies.
@@ -201,7 +201,7 @@ func sameField(field string) string {
 func (s single) lockRules() []admissionv1.Validation {
 	// Operators and the garbage collector may delete. The other rules check writes that are not deletions.
 	judge := func(expression, message, detail string) admissionv1.Validation {
-		v := admissionv1.Validation{Expression: expression, Message: s.where() + ": " + message}
+		v := admissionv1.Validation{Expression: expression, Message: s.Where() + ": " + message}
 		if detail != "" {
 			v.MessageExpression = quote(v.Message) + " + " + detail
 		}
@@ -247,7 +247,7 @@ func aroundLocks(set string, locks []single) []Pair {
 	return perPlace(set, locks, guarded, func(s single) string { return s.Namespace + "/" + string(s.Lock) }, func(group []single) part {
 		var names []string
 		for _, s := range group {
-			names = append(names, s.lock)
+			names = append(names, s.Name)
 		}
 		namespace, kind := group[0].Namespace, group[0].Lock
 		apiGroup, resource := kind.Resource()

@@ -72,7 +72,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 	if err := errors.Join(append(errs, distinct(locks)...)...); err != nil {
 		return Set{}, err
 	}
-	slices.SortFunc(locks, func(a, b single) int { return strings.Compare(a.where(), b.where()) }) // stored declarations have no order
+	slices.SortFunc(locks, func(a, b single) int { return strings.Compare(a.Where(), b.Where()) }) // stored declarations have no order
 	for _, kind := range []record.Kind{record.ConfigMap, record.Lease} {
 		if slices.ContainsFunc(locks, func(s single) bool { return s.Lock == kind }) {
 			set.Permanent = append(set.Permanent, permanent(name, kind))
@@ -106,10 +106,10 @@ func unique(pairs []Pair) []Pair {
 func distinct(locks []single) (errs []error) {
 	seen := map[string]bool{}
 	for _, s := range locks {
-		if seen[s.where()] {
-			errs = append(errs, fmt.Errorf("%s is declared twice: combine its guards in one declaration", s.where()))
+		if seen[s.Where()] {
+			errs = append(errs, fmt.Errorf("%s is declared twice: combine its guards in one declaration", s.Where()))
 		}
-		seen[s.where()] = true
+		seen[s.Where()] = true
 	}
 	for _, s := range locks {
 		for _, g := range s.Guards {
@@ -123,8 +123,8 @@ func distinct(locks []single) (errs []error) {
 func (g Guard) lockNames(locks []single) (errs []error) {
 	for _, s := range locks {
 		group, resource := s.Lock.Resource()
-		if g.Group == group && slices.Contains(g.Names, s.lock) && slices.ContainsFunc(g.Resources, func(r string) bool { return r == resource || r == resource+"/*" }) {
-			errs = append(errs, fmt.Errorf("a guard selects %s %q, which is also the name of lock %s. Guards exclude objects with the name of a lock: rename the object", resource, s.lock, s.where()))
+		if g.Group == group && slices.Contains(g.Names, s.Name) && slices.ContainsFunc(g.Resources, func(r string) bool { return r == resource || r == resource+"/*" }) {
+			errs = append(errs, fmt.Errorf("a guard selects %s %q, which is also the name of lock %s. Guards exclude objects with the name of a lock: rename the object", resource, s.Name, s.Where()))
 		}
 	}
 	return errs
@@ -217,9 +217,9 @@ func (p part) lockName() string {
 	}
 	s := p.about[0]
 	if s.Namespace == p.set { // as it is by default
-		return s.lock + "." + string(s.Lock) + "."
+		return s.Name + "." + string(s.Lock) + "."
 	}
-	return s.Namespace + "." + s.lock + "." + string(s.Lock) + "."
+	return s.Namespace + "." + s.Name + "." + string(s.Lock) + "."
 }
 
 // actions returns the validation actions for violations.
@@ -303,10 +303,8 @@ func exact(rules []admissionv1.NamedRuleWithOperations) bool {
 }
 
 func paramKind(kind record.Kind) *admissionv1.ParamKind {
-	if kind == record.Lease {
-		return &admissionv1.ParamKind{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
-	}
-	return &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
+	version, name := kind.Object()
+	return &admissionv1.ParamKind{APIVersion: version, Kind: name}
 }
 
 // permanent returns a policy that matches a resource that does not exist.

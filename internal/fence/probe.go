@@ -1,40 +1,25 @@
 package fence
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"incumbent.dev/incumbent/internal/record"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Probe describes the writes of a guard, and a write that tests it as a dry run.
+// Probe describes the writes of a guard of one lock, and a write that tests it as a dry run.
 type Probe struct {
-	// Lock, Namespace and Name identify the lock object.
-	Lock            record.Kind
-	Namespace, Name string
-	// Coordinated is true if the holder has the name "<pod>.<lock>".
-	Coordinated bool
-	// ServiceAccounts are the accounts of the candidates.
-	ServiceAccounts []string
-	// Others are further accounts that may hold the lock.
-	Others []string
-	// Mode is the treatment of violations.
-	Mode  Mode
+	single
 	Guard Guard
 	// Object is an object of Resource to create. It is nil if the API server would reject each write for another reason.
 	Resource schema.GroupVersionResource
 	Object   *unstructured.Unstructured
 }
 
-// Where returns the lock for messages.
-func (p Probe) Where() string { return fmt.Sprintf("%s %s/%s", p.Lock, p.Namespace, p.Name) }
-
 // MayHold reports whether a pod with the account, as "namespace/name", may hold the lock.
-func (p Probe) MayHold(account string) bool {
-	return slices.Contains(p.ServiceAccounts, account) || slices.ContainsFunc(p.Others, func(other string) bool {
+func (d Declaration) MayHold(account string) bool {
+	return slices.Contains(d.ServiceAccounts, account) || slices.ContainsFunc(d.Others, func(other string) bool {
 		prefix, any := strings.CutSuffix(other, "*")
 		return other == account || any && strings.HasPrefix(account, prefix)
 	})
@@ -45,7 +30,7 @@ func LockProbes(declarations ...Declaration) []Probe {
 	var all []Probe
 	for _, d := range declarations {
 		for _, s := range d.split() {
-			all = append(all, s.unguarded())
+			all = append(all, Probe{single: s})
 		}
 	}
 	return all
@@ -102,13 +87,8 @@ func content(kind string) map[string]any {
 
 const probeName = "incumbent-fence-probe"
 
-func (s single) unguarded() Probe {
-	return Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Others: s.Others, Mode: s.Mode}
-}
-
 func (s single) probe(g Guard) Probe {
-	p := s.unguarded()
-	p.Guard = g
+	p := Probe{single: s, Guard: g}
 	if !slices.Contains(g.Operations(), "CREATE") {
 		return p
 	}

@@ -56,7 +56,7 @@ func Locks(o metav1.Object) (locks []string) {
 // Locks returns the locks of the declaration.
 func (d Declaration) Locks() (locks []string) {
 	for _, s := range d.split() {
-		locks = append(locks, s.where())
+		locks = append(locks, s.Where())
 	}
 	return locks
 }

@@ -76,7 +76,7 @@ func (s single) holderOnly(set string, i int, locks []single) Pair {
 	if slices.ContainsFunc(g.Resources, func(resource string) bool { return isLockResource(g.Group, resource) }) {
 		exclude = lockRules(locks)
 	}
-	where, missing := s.where(), s.Mode.missing()
+	where, missing := s.Where(), s.Mode.missing()
 	if len(g.Own) > 0 {
 		*missing = admissionv1.AllowAction // lockExists rejects these writes
 	}
@@ -97,7 +97,7 @@ func (s single) holderOnly(set string, i int, locks []single) Pair {
 					quote(" is not the leader: "+where+" ") + " + (variables.lockHolder == '' ? 'has no holder' : 'names ' + variables.lockHolder)",
 			}},
 		},
-		params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: missing},
+		params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.Name, ParameterNotFoundAction: missing},
 	}.pair()
 }
 
@@ -120,9 +120,9 @@ func (s single) lockExists(set string) (pairs []Pair) {
 			set: set, about: []single{s}, what: "exists", mode: s.Mode, namespaces: first.Namespaces, labels: first.OwnLabels(),
 			guard: &Guard{Labels: s.declared.Guards[group[0]].OwnLabels(), Namespaces: first.Namespaces},
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
-				ParamKind: paramKind(s.Lock), Validations: []admissionv1.Validation{{Expression: "true", Message: s.where() + " exists"}},
+				ParamKind: paramKind(s.Lock), Validations: []admissionv1.Validation{{Expression: "true", Message: s.Where() + " exists"}},
 			},
-			params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: s.Mode.missing()},
+			params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.Name, ParameterNotFoundAction: s.Mode.missing()},
 		}
 		for _, i := range group {
 			g := s.Guards[i]
@@ -170,9 +170,9 @@ func noCollection(set string, all []guarded) Pair {
 	var about []single
 	var wheres, users, clauses []string
 	for _, one := range all {
-		if !slices.ContainsFunc(about, func(s single) bool { return s.where() == one.s.where() }) {
+		if !slices.ContainsFunc(about, func(s single) bool { return s.Where() == one.s.Where() }) {
 			about = append(about, one.s)
-			wheres = append(wheres, one.s.where())
+			wheres = append(wheres, one.s.Where())
 		}
 	}
 	for _, same := range grouped(all, func(a, b guarded) bool { return slices.Equal(a.s.users(), b.s.users()) }) {
@@ -213,7 +213,7 @@ const nameless = "!has(request.name) || request.name == ''"
 func lockRules(locks []single) []admissionv1.NamedRuleWithOperations {
 	names := map[record.Kind][]string{}
 	for _, s := range locks {
-		names[s.Lock] = append(names[s.Lock], s.lock)
+		names[s.Lock] = append(names[s.Lock], s.Name)
 	}
 	var all []admissionv1.NamedRuleWithOperations
 	for _, kind := range []record.Kind{record.ConfigMap, record.Lease} {
