@@ -48,7 +48,7 @@ func Command(options Options) *cobra.Command {
 
 	does := options.verb(config)
 	installCmd := does("install", "Install or update the fence and wait until it is in effect")
-	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "maximum time to wait until the fence is in effect; 0 does not wait")
+	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "maximum time to wait until the fence is in effect; 0 does not wait and does not test it")
 	installCmd.Flags().BoolVar(&config.Replace, "replace", false, "replace guards of another set for the same locks, or of this set for other service accounts")
 	installCmd.Flags().BoolVar(&config.Stored, "stored", false, "install the declarations of the installed fence again, and ignore the flags for declarations except --mode")
 	installCmd.Flags().BoolVar(&config.Keep, "keep", false, "do not check the service accounts of the leaders first, and keep a fence that its self-test rejects")

@@ -160,6 +160,9 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		if len(to.unreachable) > 0 {
 			err = errors.Join(c.print(out, to.unreachable), err)
 		}
+		if err == nil {
+			printUntested(out, declarations)
+		}
 		return err
 	}
 	if err = c.awaitEffect(ctx, to, set, declarations, out); err == nil || c.Keep || ctx.Err() != nil {
@@ -194,6 +197,17 @@ func (c Config) awaitEffect(ctx context.Context, to *connection, set fence.Set, 
 		err = c.judge(findings)
 	}
 	return errors.Join(c.print(out, append(to.unreachable, findings...)), err)
+}
+
+// printUntested prints how to test a fence that was installed without waiting.
+func printUntested(out io.Writer, declarations []fence.Declaration) {
+	namespaces := map[string]bool{}
+	for _, d := range declarations {
+		namespaces[d.Namespace] = true
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		fmt.Fprintf(out, "the fence was not tested, because of --wait 0; test it: electionctl fence verify -n %s\n", namespace)
+	}
 }
 
 func printChanges(out io.Writer, changes []Change) {
