@@ -1,5 +1,6 @@
 // Command release writes the files of a release into a folder: archives of electionctl, an OCI archive of pilot's image, both charts,
-// the Go modules, a krew manifest, an SBOM of each program, release notes, and SHA-256 sums. The same commit gives the same bytes.
+// the Go modules, a krew manifest, an SBOM of each program, release notes, and SHA-256 sums. The same commit
+// and Go version give the same bytes.
 //
 //	release -root .. -out ../dist -version 0.1.0
 //

@@ -115,7 +115,7 @@ func (m *maker) compile(ctx context.Context, module, pkg string, platform v1.Pla
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto",
 		"-ldflags=-s -w -X incumbent.dev/incumbent/pilot/bootstrap.releaseVersion="+m.version, "-o", to, "./"+pkg)
 	build.Dir = filepath.Join(m.root, module)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOFLAGS=-trimpath", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return "", fmt.Errorf("build %s for %s: %w", filepath.Join(module, pkg), platform.String(), err)

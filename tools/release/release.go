@@ -33,6 +33,9 @@ func (m *maker) release(ctx context.Context, platforms []v1.Platform) error {
 	if err := m.empty(); err != nil {
 		return err
 	}
+	if err := m.clone(ctx); err != nil {
+		return err
+	}
 	if err := m.file("release-notes.md", notes); err != nil {
 		return err
 	}
@@ -41,6 +44,20 @@ func (m *maker) release(ctx context.Context, platforms []v1.Platform) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// clone replaces the folder of the sources by a clone without tags and ignored files. The go command would write a tag into the programs,
+// and a chart would contain its ignored files.
+func (m *maker) clone(ctx context.Context) error {
+	to, err := filepath.Abs(filepath.Join(m.work, "sources"))
+	if err != nil {
+		return err
+	}
+	if _, err := m.git(ctx, "clone", "--quiet", "--no-tags", ".", to); err != nil {
+		return fmt.Errorf("clone %s: %w", m.root, err)
+	}
+	m.root = to
 	return nil
 }
 

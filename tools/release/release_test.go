@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	cyclonedx "github.com/CycloneDX/cyclonedx-go"
@@ -32,19 +33,30 @@ func sources(t *testing.T) string {
 	return clone
 }
 
-// Two releases of a commit have the same bytes, and each file is what a user expects.
+// Two releases of a commit have the same bytes, also in another folder, with another umask and time zone, and with tags and ignored files.
+// Each file is what a user expects.
 func TestRelease(t *testing.T) {
 	clone := sources(t)
 	dist := filepath.Join(t.TempDir(), "dist")
-	released := func() map[string][]byte {
+	released := func(clone string) map[string][]byte {
 		err := run(t.Context(), []string{"-root", clone, "-out", dist, "-version", "0.1.0", "-platforms", "linux/" + runtime.GOARCH}, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return read(t, dist)
 	}
-	files := released()
-	again := released() // replaces the first one
+	files := released(clone)
+	t.Setenv("TZ", "Asia/Tokyo")
+	defer syscall.Umask(syscall.Umask(0o077))
+	other := sources(t)
+	if out, err := exec.CommandContext(t.Context(), "sh", "-ec", `cd "$0"
+		git tag v0.1.0
+		git tag electionctl/v0.1.0
+		echo '*.orig' > .git/info/exclude
+		echo x > deploy/charts/tags/README.orig`, other).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	again := released(other) // replaces the first one
 	if len(files) != len(again) {
 		t.Errorf("%d files, then %d", len(files), len(again))
 	}
