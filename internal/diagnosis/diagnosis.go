@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -123,6 +124,10 @@ type Input struct {
 	Schemas []flowcontrolv1.FlowSchema
 	Levels  []flowcontrolv1.PriorityLevelConfiguration
 	Fence   *Fence
+	// Gateways are the Gateways of this project that are not programmed.
+	Gateways []Gateway
+	// Written has the metadata of objects that servers and operators write.
+	Written []metav1.PartialObjectMetadata
 	// Unread are the errors of reads by the name of the check that needs them.
 	Unread map[string]error
 }
@@ -183,6 +188,8 @@ var checks = []check{
 	{"flow", (*Input).flow},
 	{"fence", (*Input).fences},
 	{"witness", (*Input).witnesses},
+	{"gateways", (*Input).gateways},
+	{"gitops", (*Input).gitops},
 }
 
 // order is the order of severities.

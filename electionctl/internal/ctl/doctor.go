@@ -31,6 +31,7 @@ func (p *Program) doctor() *cobra.Command {
 		Long: `Reports the cause of the worst problem first. Checks whether each election has a leader and another candidate, whether a live process
 runs the default revision, and whether several revisions claim a tag. Checks permissions, clocks, locks, annotations that prevent a leader,
 elections that two installations share, priorities in the API server, the fence, and whether a witness releases the lock after a crash.
+Reports Gateways that are not programmed, and objects that the servers write and a GitOps tool applies.
 Read-only. The exit code is 5 if there is a problem.`,
 		Example: "  " + name() + " doctor -n istio-system",
 		Args:    exactly(),
@@ -67,6 +68,7 @@ func (p *Program) examine(ctx context.Context, c *clients, wide bool) ([]diagnos
 	}
 	err = c.read(ctx, in, reads{
 		{"tags", c.readClaims}, {"permissions", c.readPermissions}, {"clock", c.readClock}, {"installations", c.readLocks},
+		{"gateways", c.readGateways}, {"gitops", c.readWritten},
 	})
 	return diagnosis.Findings(*in), err
 }

@@ -46,6 +46,14 @@ func (p *Program) explain() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if slices.ContainsFunc(found, diagnosis.Deploys) {
+			if err := c.read(ctx, in, reads{{"tags", c.readClaims}, {"gateways", c.readGateways}}); err != nil {
+				return err
+			}
+			if err := in.Unread["gateways"]; err != nil {
+				fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: %v: Gateways are missing", err)))
+			}
+		}
 		findings := diagnosis.Findings(*in)
 		for i, e := range found {
 			found[i].Candidates = in.Elections[slices.IndexFunc(in.Elections, e.Is)].Candidates
