@@ -3,7 +3,7 @@ package simulation
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
 // ambush is called after a step of a handover, or an acquisition of a candidate that settles, was stored. It sometimes causes a
-// fault at that moment, which random faults rarely hit.
+// fault at that moment, or two within a RetryPeriod, which random faults rarely hit.
 func (w *world) ambush(c *call) {
 	if !w.faulty() || !w.chance(w.mode.Ambush) {
 		return
@@ -23,7 +23,10 @@ func (w *world) ambush(c *call) {
 	if leader == nil || challenger == nil {
 		return
 	}
-	w.after(w.within(w.timing.retry/4), func() {
+	attack := func() {
+		if !w.faulty() {
+			return
+		}
 		w.tracef("ambush after %s, of %s and %s", c.op, leader.name, challenger.name)
 		w.oneOf(
 			func() { w.strike(leader) },
@@ -32,7 +35,11 @@ func (w *world) ambush(c *call) {
 			w.flip,
 			w.meddle,
 		)
-	})
+	}
+	w.after(w.within(w.timing.retry/4), attack)
+	if w.rng.IntN(3) == 0 {
+		w.after(w.within(w.timing.retry), attack)
+	}
 }
 
 // strike causes a fault at one side of a handover.
@@ -59,6 +66,7 @@ func (w *world) strike(n *node) {
 			}
 		},
 		func() { n.drainsFor = w.within(3 * w.timing.lease) },
+		func() { n.muted = w.now.add(w.within(2 * w.timing.retry)) },
 	)
 }
 

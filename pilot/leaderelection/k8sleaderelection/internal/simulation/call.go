@@ -82,7 +82,7 @@ func (p *process) arrive(c *call, reply func(late time.Duration, result core.Res
 	}
 	result, v := w.serve(c)
 	back := w.latency(p.cfg.Validity/2) + w.delay(w.slow.back)
-	if w.lost() {
+	if w.lost() || w.now < p.n.muted {
 		return
 	}
 	if w.faulty() && w.chance(w.mode.Net/8) {

@@ -16,6 +16,7 @@ type node struct {
 	key           string
 	clocks        *clocks
 	apiDown       Time // it does not reach the store before
+	muted         Time // its calls reach the store, and the answers are lost before
 	p             *process
 	kind          *peerKind // nil: incumbent
 	q             *peer

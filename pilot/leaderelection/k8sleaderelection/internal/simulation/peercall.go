@@ -147,7 +147,7 @@ func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), don
 			return
 		}
 		r, v := arrive()
-		if back := w.latency(q.timing.validity); !w.lost() {
+		if back := w.latency(q.timing.validity); !w.lost() && w.now >= q.n.muted {
 			w.after(back, func() { answer(r, v) })
 		}
 	})

@@ -271,7 +271,7 @@ func (w *world) beginCalm() {
 	}
 	for _, n := range w.nodes {
 		n.resume()
-		n.apiDown, n.drainsFor = 0, 0
+		n.apiDown, n.muted, n.drainsFor = 0, 0, 0
 		n.thawWall(n.clocks.frozen)
 		if n.duplicate {
 			n.retired = true
