@@ -217,7 +217,7 @@ func (d *demo) terms() ([]audit.Term, error) {
 	if err != nil {
 		return nil, err
 	}
-	return audit.Terms(h.Courses(), rollout.Namespace, rollout.NamespaceElection), nil
+	return verdict.Terms(h.Courses(), rollout.Namespace, rollout.NamespaceElection), nil
 }
 
 // await waits until the terms of the lock fit the course and the new leader has created the ConfigMap everywhere. It

@@ -57,12 +57,6 @@ func (w Write) String() string {
 	return fmt.Sprintf("%s by %s of %s %s at %d", w.Verb, cmp.Or(w.Pod, w.User), w.Resource, name, w.Version)
 }
 
-// Kind returns the resource without a subresource.
-func (w Write) Kind() string {
-	kind, _, _ := strings.Cut(w.Resource, "/")
-	return kind
-}
-
 func (w Write) lockID() Lock { return Lock{w.Resource, w.Namespace, w.Name} }
 
 // History is the ordered list of all stored writes. It is valid until the log is read on.

@@ -78,21 +78,6 @@ func (h History) Courses() map[Lock]*Course {
 	return all
 }
 
-// SameName returns the possible locks with a name. During a migration several objects have it.
-func SameName(namespace, name string) []Lock {
-	return []Lock{{"configmaps", namespace, name}, {"endpoints", namespace, name}, {"leases", namespace, name}}
-}
-
-// Terms returns the terms of the lock with a name. The first lock with terms counts.
-func Terms(courses map[Lock]*Course, namespace, name string) []Term {
-	for _, lock := range SameName(namespace, name) {
-		if c := courses[lock]; c != nil && len(c.Terms) > 0 {
-			return c.Terms
-		}
-	}
-	return nil
-}
-
 // add adds a write of the lock.
 func (c *Course) add(w Write, aliases map[string]string) {
 	var current *Term

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
 const (
@@ -115,7 +115,7 @@ func (r *Rollout) AwaitLeads(ctx context.Context, revision string) error {
 		}
 		courses := h.Courses()
 		for _, id := range shared {
-			terms := audit.Terms(courses, Namespace, id)
+			terms := verdict.Terms(courses, Namespace, id)
 			if len(terms) == 0 || terms[len(terms)-1].Ended != "" || terms[len(terms)-1].Key != revision {
 				return false, nil
 			}

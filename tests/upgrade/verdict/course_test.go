@@ -52,7 +52,7 @@ func TestCourse(t *testing.T) {
 			s := begun(t)
 			s.Play("lock stable-1 stable-1 1")
 			s.Play(c.act)
-			err := c.course.Check(audit.Terms(history(t, s).Courses(), home, bundles), 1, c.revision, Timing{6 * time.Second, time.Second})
+			err := c.course.Check(Terms(history(t, s).Courses(), home, bundles), 1, c.revision, Timing{6 * time.Second, time.Second})
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -68,7 +68,7 @@ func TestCourse(t *testing.T) {
 			configMap("admin", "broken")
 			s.Clock = s.Clock.Add(time.Duration(seconds-1) * time.Second)
 			configMap("stable-2", `{"holderIdentity":"stable-2","holderKey":"stable","leaderTransitions":2}`)
-			err := corrupt.Check(audit.Terms(history(t, s).Courses(), home, "legacy"), 1, "stable", Timing{6 * time.Second, time.Second})
+			err := corrupt.Check(Terms(history(t, s).Courses(), home, "legacy"), 1, "stable", Timing{6 * time.Second, time.Second})
 			if (err == nil) != want {
 				t.Errorf("replaced after %d s: %v", seconds, err)
 			}

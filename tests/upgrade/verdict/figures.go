@@ -79,7 +79,7 @@ func (j *judge) measureFlips() {
 			if g.PerRevision {
 				continue
 			}
-			terms := audit.Terms(j.courses, j.Namespace, g.Lock)
+			terms := Terms(j.courses, j.Namespace, g.Lock)
 			first := slices.IndexFunc(terms, func(t audit.Term) bool {
 				return t.Key == f.revision && t.Start.Version <= until && (t.Ended == "" || t.End.Version >= f.version)
 			})

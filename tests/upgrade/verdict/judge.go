@@ -149,7 +149,7 @@ func (j *judge) writesLock(w audit.Write) bool {
 func (j *judge) findFlips() {
 	current := ""
 	for w := range j.history.All() {
-		if w.Kind() != "mutatingwebhookconfigurations" || w.Name != defaultTag {
+		if kindOf(w) != "mutatingwebhookconfigurations" || w.Name != defaultTag {
 			continue
 		}
 		if revision := text(w.Object, "metadata", "labels", revisionLabel); revision != current {
@@ -161,7 +161,7 @@ func (j *judge) findFlips() {
 
 func (j *judge) findGateways() {
 	for w := range j.history.All() {
-		if w.Kind() == "gateways" {
+		if kindOf(w) == "gateways" {
 			j.gateways[w.Namespace+"/"+w.Name] = append(j.gateways[w.Namespace+"/"+w.Name], w)
 		}
 	}
@@ -200,7 +200,7 @@ func (j *judge) guardOf(w audit.Write) (election string, locks []audit.Lock) {
 			if g.PerRevision {
 				name += "-" + revision
 			}
-			return g.Lock, audit.SameName(j.Namespace, name)
+			return g.Lock, sameName(j.Namespace, name)
 		}
 	}
 	return "", nil
