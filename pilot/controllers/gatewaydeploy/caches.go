@@ -83,13 +83,13 @@ func (c *Controller) keepConfigMap(configMap *corev1.ConfigMap) *corev1.ConfigMa
 
 // parsed is a parsed template, or the problem of its text.
 type parsed struct {
-	template *Template
+	template *workloadTemplate
 	problem  error
 }
 
 // currentTemplate returns the template, or an error if the ConfigMap is invalid. Deployed objects do not
 // change then.
-func (c *Controller) currentTemplate() (*Template, error) {
+func (c *Controller) currentTemplate() (*workloadTemplate, error) {
 	current := c.builtIn
 	if configMap := c.configMaps.Get(c.config.Namespace, defaultTemplateName); configMap != nil {
 		current = c.template(configMap)

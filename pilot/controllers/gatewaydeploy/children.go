@@ -26,7 +26,7 @@ type children interface {
 	// owned returns the managed objects whose owner is a Gateway of this name.
 	owned(of key) []metav1.Object
 	// write executes a step.
-	write(ctx context.Context, client kube.Client, of key, s Step) error
+	write(ctx context.Context, client kube.Client, of key, s step) error
 }
 
 // child is the cache of one kind of created objects.
@@ -104,17 +104,17 @@ func (k child[T]) owned(of key) (all []metav1.Object) {
 	return all
 }
 
-func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step) error {
+func (k child[T]) write(ctx context.Context, client kube.Client, of key, s step) error {
 	have, _ := s.read.(T) // not the current cache: the plan was based on this object
 	resource := client.Dynamic().Resource(s.Kind.Resource()).Namespace(s.Namespace)
 	var got *unstructured.Unstructured
 	var err error
 	switch s.Action {
-	case Create:
+	case actionCreate:
 		got, err = resource.Create(ctx, &unstructured.Unstructured{Object: s.Document}, metav1.CreateOptions{FieldManager: reconcile.GatewayController})
-	case Delete:
+	case actionDelete:
 		err = remove(ctx, resource, s)
-	case Apply, Leave:
+	case actionApply, actionLeave:
 		got, err = apply(ctx, resource, s)
 	}
 	var object T
@@ -133,7 +133,7 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 }
 
 // remove deletes the object that was read.
-func remove(ctx context.Context, resource dynamic.ResourceInterface, s Step) error {
+func remove(ctx context.Context, resource dynamic.ResourceInterface, s step) error {
 	version := s.read.GetResourceVersion()
 	if s.Document != nil {
 		body, err := json.Marshal(s.Document)
@@ -154,7 +154,7 @@ func remove(ctx context.Context, resource dynamic.ResourceInterface, s Step) err
 
 // apply sends the document, guarded by the version that was read. If needed, it claims the fields of the
 // create first. An interruption in between changes no content, and the next attempt continues.
-func apply(ctx context.Context, resource dynamic.ResourceInterface, s Step) (*unstructured.Unstructured, error) {
+func apply(ctx context.Context, resource dynamic.ResourceInterface, s step) (*unstructured.Unstructured, error) {
 	wanted := unstructured.Unstructured{Object: s.Document}
 	if s.Claim {
 		claimed, err := claim(ctx, resource, s.Name, wanted.GetResourceVersion())

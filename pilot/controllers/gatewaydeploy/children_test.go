@@ -109,7 +109,7 @@ func TestApply_WithClaim(t *testing.T) {
 			harness.Must(t, err)
 			document := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Service"}}
 			document.SetResourceVersion("42")
-			got, err := apply(t.Context(), client.Resource(Service.Resource()).Namespace("shop"), Step{Kind: Service, Namespace: "shop", Name: "web", Document: document.Object, Claim: true})
+			got, err := apply(t.Context(), client.Resource(Service.Resource()).Namespace("shop"), step{Kind: Service, Namespace: "shop", Name: "web", Document: document.Object, Claim: true})
 			if c.err == "" && (err != nil || got.GetResourceVersion() != "44") || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 				t.Errorf("the result is %+v, %v, want %q", got, err, c.err)
 			}

@@ -54,7 +54,7 @@ type Controller struct {
 
 	builtIn  parsed                          // template
 	template func(*corev1.ConfigMap) parsed  // of the ConfigMap with the template
-	overlay  func(*corev1.ConfigMap) Overlay // of a ConfigMap with parameters
+	overlay  func(*corev1.ConfigMap) overlay // of a ConfigMap with parameters
 }
 
 // New validates the configuration and starts nothing. All requests of the controller use client.
@@ -270,7 +270,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	noAccount := false // Pods must not run as an account that another owner created after it was read
 	for _, step := range plan.Steps {
 		problems = append(problems, step.Problem)
-		if step.Action == Leave || noAccount && step.Kind == Deployment {
+		if step.Action == actionLeave || noAccount && step.Kind == Deployment {
 			continue
 		}
 		err := c.children[step.Kind].write(ctx, c.loop.Client(), of, step)
@@ -297,9 +297,9 @@ func (c *Controller) isMine(meta metav1.ObjectMeta) bool {
 }
 
 // view returns the cached objects of a Gateway. seen becomes false if a cache is stale.
-func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
+func (c *Controller) view(of key, gw *gateway.Gateway) (v view, seen *bool) {
 	all := true
-	v = View{
+	v = view{
 		Gateway: gw, Class: c.classes.Get("", string(gw.Spec.GatewayClassName)), IsMine: c.isMine,
 		Defaults:   c.defaults(string(gw.Spec.GatewayClassName)),
 		Parameters: func(name string) *corev1.ConfigMap { return c.configMaps.Get(gw.Namespace, name) },

@@ -14,10 +14,10 @@ import (
 
 // obsolete returns the deletions of former objects of a Gateway. Objects with another name remain until the
 // current objects serve.
-func (v View) obsolete(steps []Step) (deletions []Step) {
-	complete := len(steps) > 0 && !slices.ContainsFunc(steps, func(s Step) bool { return s.Action != Leave || s.Problem != nil })
+func (v view) obsolete(steps []step) (deletions []step) {
+	complete := len(steps) > 0 && !slices.ContainsFunc(steps, func(s step) bool { return s.Action != actionLeave || s.Problem != nil })
 	current := func(kind Kind, name string) bool {
-		return slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == kind && s.Name == name })
+		return slices.ContainsFunc(steps, func(s step) bool { return s.Kind == kind && s.Name == name })
 	}
 	workload := namesOf(v.Gateway).workload
 	for _, s := range v.former(current) {
@@ -30,7 +30,7 @@ func (v View) obsolete(steps []Step) (deletions []Step) {
 
 // abandoned returns the deletions of the objects of a Gateway that this controller does not deploy any more:
 // the Gateway refers to another deployment, or another controller has programmed it.
-func (v View) abandoned() []Step {
+func (v view) abandoned() []step {
 	gw := v.Gateway
 	programmed := apimeta.FindStatusCondition(gw.Status.Conditions, string(gateway.GatewayConditionProgrammed))
 	switch {
@@ -40,7 +40,7 @@ func (v View) abandoned() []Step {
 		if programmed == nil || programmed.Status != metav1.ConditionTrue || programmed.ObservedGeneration != gw.Generation {
 			return nil
 		}
-		return slices.DeleteFunc(v.former(nothing), func(s Step) bool {
+		return slices.DeleteFunc(v.former(nothing), func(s step) bool {
 			return s.read.GetLabels()[gateway.GatewayClassNameLabelKey] == LabelValue(gw.Spec.GatewayClassName)
 		})
 	case manual(gw):
@@ -53,7 +53,7 @@ func nothing(Kind, string) bool { return false }
 
 // former returns the deletions of the objects that this controller wrote for the Gateway, except the current
 // objects and the objects that other Gateways use.
-func (v View) former(current func(Kind, string) bool) (deletions []Step) {
+func (v view) former(current func(Kind, string) bool) (deletions []step) {
 	for _, kind := range slices.Backward(Kinds) {
 		for _, o := range v.Owned(kind) {
 			ours := len(ourFields(o.GetManagedFields())) > 0 && o.GetDeletionTimestamp() == nil &&
@@ -62,7 +62,7 @@ func (v View) former(current func(Kind, string) bool) (deletions []Step) {
 				continue
 			}
 			if latest := v.Existing(kind, o.GetName()); latest != nil && latest.GetUID() == o.GetUID() {
-				deletions = append(deletions, Step{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Action: Delete, Document: v.marked(latest), read: latest})
+				deletions = append(deletions, step{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Action: actionDelete, Document: v.marked(latest), read: latest})
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func (v View) former(current func(Kind, string) bool) (deletions []Step) {
 
 // marked returns the patch that sets the label of the revision on an object before its deletion, or nil if the object has the label. So
 // the fence guards the deletion also while the lock is missing.
-func (v View) marked(o metav1.Object) map[string]any {
+func (v view) marked(o metav1.Object) map[string]any {
 	if o.GetLabels()[RevisionLabel] == v.Revision {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (v View) marked(o metav1.Object) map[string]any {
 
 // serves reports whether the Pods of the current Deployment are available and the Service has an address, if
 // a former Service has an address.
-func (v View) serves(workload string) bool {
+func (v view) serves(workload string) bool {
 	deployment, deployed := v.Existing(Deployment, workload).(*appsv1.Deployment)
 	service, _ := v.Existing(Service, workload).(*corev1.Service)
 	if !deployed || service == nil || !rolledOut(deployment) {

@@ -20,9 +20,9 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Overlay contains strategic merge patches for the objects of a Gateway, as YAML, with the keys
+// overlay contains strategic merge patches for the objects of a Gateway, as YAML, with the keys
 // serviceAccount, service, deployment, horizontalPodAutoscaler and podDisruptionBudget.
-type Overlay struct {
+type overlay struct {
 	// Source describes the origin in problems.
 	Source string
 	// Data has the patch of each key.
@@ -38,9 +38,9 @@ type patch struct {
 	problem *Problem
 }
 
-// overlayOf returns the parsed Overlay of a ConfigMap.
-func overlayOf(configMap *corev1.ConfigMap) Overlay {
-	o := Overlay{Source: "ConfigMap " + configMap.Namespace + "/" + configMap.Name, Data: configMap.Data, patches: map[Kind]patch{}}
+// overlayOf returns the parsed overlay of a ConfigMap.
+func overlayOf(configMap *corev1.ConfigMap) overlay {
+	o := overlay{Source: "ConfigMap " + configMap.Namespace + "/" + configMap.Name, Data: configMap.Data, patches: map[Kind]patch{}}
 	for _, kind := range patched {
 		if o.has(kind) {
 			content, problem := o.parse(kind)
@@ -71,7 +71,7 @@ const (
 )
 
 // check returns a problem for unknown keys, which may be misspelled. The other keys are applied.
-func (o Overlay) check() *Problem {
+func (o overlay) check() *Problem {
 	keys := make([]string, 0, len(patched))
 	for _, kind := range patched {
 		keys = append(keys, kind.overlay())
@@ -91,13 +91,13 @@ func (o Overlay) check() *Problem {
 }
 
 // has reports whether the overlay has the key of a kind.
-func (o Overlay) has(kind Kind) bool {
+func (o overlay) has(kind Kind) bool {
 	_, ok := o.Data[kind.overlay()]
 	return ok && slices.Contains(patched, kind)
 }
 
 // parse returns the patch of a kind, or the problem of its text.
-func (o Overlay) parse(kind Kind) (map[string]any, *Problem) {
+func (o overlay) parse(kind Kind) (map[string]any, *Problem) {
 	key := kind.overlay()
 	if len(o.Data[key]) > maxOverlay {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: at most %d bytes are allowed", o.Source, key, maxOverlay)
@@ -193,7 +193,7 @@ func elements(value any) (n int) {
 }
 
 // onto returns a document merged with the overlay of its kind.
-func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Problem) {
+func (o overlay) onto(kind Kind, document map[string]any) (map[string]any, *Problem) {
 	key := kind.overlay()
 	patch, requested := o.patches[kind]
 	if !requested || patch.problem != nil {
@@ -261,7 +261,7 @@ func identityChanged(before, after map[string]any) string {
 }
 
 // identify sets the labels and the owner reference of a rendered document.
-func (v View) identify(document map[string]any) error {
+func (v view) identify(document map[string]any) error {
 	gw := v.Gateway
 	for _, label := range [][2]string{
 		{ManagedLabel, ManagedBy}, {RevisionLabel, v.Revision}, {gateway.GatewayNameLabelKey, LabelValue(gw.Name)}, {gateway.GatewayClassNameLabelKey, LabelValue(gw.Spec.GatewayClassName)},

@@ -204,7 +204,7 @@ func TestOverlay_Shared(t *testing.T) {
 		p := play(t, parameters("params"))
 		p.configs["params"] = configMap
 		p.Fields = nil // all
-		p.Overlay = func(*corev1.ConfigMap) Overlay { return shared }
+		p.Overlay = func(*corev1.ConfigMap) overlay { return shared }
 		if plan := p.plan(); plan.Problem != nil || plan.document(Deployment).GetAnnotations()["a"] != "b" {
 			t.Fatalf("%+v", plan)
 		}
@@ -272,7 +272,7 @@ func TestOverlay_OptionalKinds(t *testing.T) {
 // With an autoscaler, the controller writes replicas only while it owns them, and then the current number.
 func TestOverlay_AutoscalerSetsReplicas(t *testing.T) {
 	p := play(t)
-	replicas := func(plan Plan) any {
+	replicas := func(plan plan) any {
 		value, _, _ := unstructured.NestedFieldNoCopy(plan.document(Deployment).Object, "spec", "replicas")
 		return value
 	}

@@ -20,28 +20,28 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// Action is the action for one object.
-type Action string
+// action is the action for one object.
+type action string
 
 // The actions.
 const (
-	// Leave does nothing: the object is up to date or must not be changed.
-	Leave Action = "leave"
-	// Create creates a missing object. An apply would adopt an object that was created in between.
-	Create Action = "create"
-	// Apply changes a managed object.
-	Apply Action = "apply"
-	// Delete deletes an obsolete object.
-	Delete Action = "delete"
+	// actionLeave does nothing: the object is up to date or must not be changed.
+	actionLeave action = "leave"
+	// actionCreate creates a missing object. An apply would adopt an object that was created in between.
+	actionCreate action = "create"
+	// actionApply changes a managed object.
+	actionApply action = "apply"
+	// actionDelete deletes an obsolete object.
+	actionDelete action = "delete"
 )
 
-// Step is one object of a Gateway and its action.
-type Step struct {
+// step is one object of a Gateway and its action.
+type step struct {
 	// Kind, Namespace and Name identify the object. Action changes it.
 	Kind      Kind
 	Namespace string
 	Name      string
-	Action    Action
+	Action    action
 	// Document is the desired object. For Apply it includes the resourceVersion that was read. For Delete it is the patch to make first, or nil.
 	Document map[string]any
 	// Claim reports whether the fields of the create must be claimed before the Apply.
@@ -52,8 +52,8 @@ type Step struct {
 	read metav1.Object // existing object, or nil
 }
 
-// Plan lists the actions for one Gateway.
-type Plan struct {
+// plan lists the actions for one Gateway.
+type plan struct {
 	// Foreign reports whether another controller serves the Gateway or it is being deleted.
 	Foreign bool
 	// Problem is the reason why the Gateway cannot be deployed, or why the deployment ignores parameters, or
@@ -62,11 +62,11 @@ type Plan struct {
 	// Version reports whether the controller version must be written to the Gateway first.
 	Version bool
 	// Steps lists the objects in the order of Kinds.
-	Steps []Step
+	Steps []step
 }
 
-// View is the input of decide, which does not modify it.
-type View struct {
+// view is the input of decide, which does not modify it.
+type view struct {
 	// Gateway is the Gateway to deploy.
 	Gateway *gateway.Gateway
 	// Class is the class of the Gateway, or nil if it does not exist.
@@ -74,14 +74,14 @@ type View struct {
 	// IsMine reports whether an object belongs to the revision of this control plane.
 	IsMine func(metav1.ObjectMeta) bool
 	// Template is the current template, or nil with a TemplateProblem.
-	Template        *Template
+	Template        *workloadTemplate
 	TemplateProblem error
 	// Defaults is the ConfigMap with the overlay of the class, or nil.
 	Defaults *corev1.ConfigMap
 	// Parameters returns a ConfigMap of the Gateway's namespace, or nil.
 	Parameters func(name string) *corev1.ConfigMap
-	// Overlay returns the parsed overlay of a ConfigMap.
-	Overlay func(*corev1.ConfigMap) Overlay
+	// overlay returns the parsed overlay of a ConfigMap.
+	Overlay func(*corev1.ConfigMap) overlay
 	// Existing returns an object of the Gateway's namespace, or nil.
 	Existing func(kind Kind, name string) metav1.Object
 	// Owned returns the managed objects whose owner is a Gateway of this name.
@@ -99,29 +99,29 @@ type View struct {
 }
 
 // decide returns the plan for a Gateway.
-func decide(v View) Plan {
+func decide(v view) plan {
 	if v.foreign() {
-		return Plan{Foreign: true}
+		return plan{Foreign: true}
 	}
 	if !v.served() {
-		return Plan{Steps: v.abandoned()}
+		return plan{Steps: v.abandoned()}
 	}
 	_, version := checkVersion(v.Gateway)
 	// The version is written even if the Gateway cannot be deployed.
 	steps, p := v.steps()
-	return Plan{Version: version, Problem: p, Steps: append(steps, v.obsolete(steps)...)}
+	return plan{Version: version, Problem: p, Steps: append(steps, v.obsolete(steps)...)}
 }
 
 // foreign reports whether no object of the Gateway may be written, because the Gateway is being deleted, belongs to another
 // revision, or has a controller version with precedence.
-func (v View) foreign() bool {
+func (v view) foreign() bool {
 	ours, _ := checkVersion(v.Gateway)
 	return v.Gateway.DeletionTimestamp != nil || !v.IsMine(v.Gateway.ObjectMeta) || !ours
 }
 
 // served reports whether the Gateway is deployed: its class belongs to this controller and is accepted, which excludes
 // parameters, and its addresses do not refer to an existing deployment.
-func (v View) served() bool {
+func (v view) served() bool {
 	return Serves(v.Gateway, v.Class) && (v.Class == nil || v.Class.Spec.ParametersRef == nil) && managed(v.Gateway)
 }
 
@@ -135,7 +135,7 @@ func Serves(gw *gateway.Gateway, class *gateway.GatewayClass) bool {
 
 // steps renders the desired objects and compares them with the existing ones. A problem without steps prevents
 // the deployment.
-func (v View) steps() ([]Step, *Problem) {
+func (v view) steps() ([]step, *Problem) {
 	called := namesOf(v.Gateway)
 	if p := cmp.Or(called.problem(), crowded(v.Gateway), v.labelTaken()); p != nil {
 		return nil, p
@@ -148,7 +148,7 @@ func (v View) steps() ([]Step, *Problem) {
 	if p != nil {
 		return nil, p
 	}
-	var steps []Step
+	var steps []step
 	for _, kind := range Kinds {
 		document := documents[kind]
 		if document == nil {
@@ -163,11 +163,11 @@ func (v View) steps() ([]Step, *Problem) {
 		if !v.wanted(kind, called, documents, overlays) {
 			continue
 		}
-		step := v.step(kind, called, document, documents[Autoscaler] != nil)
-		if kind == Deployment && slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == ServiceAccount && s.Problem != nil }) {
-			step.Action = Leave // its Pods would run as the account of another owner
+		next := v.step(kind, called, document, documents[Autoscaler] != nil)
+		if kind == Deployment && slices.ContainsFunc(steps, func(s step) bool { return s.Kind == ServiceAccount && s.Problem != nil }) {
+			next.Action = actionLeave // its Pods would run as the account of another owner
 		}
-		steps = append(steps, step)
+		steps = append(steps, next)
 	}
 	for _, overlay := range overlays {
 		if p := overlay.check(); p != nil {
@@ -179,7 +179,7 @@ func (v View) steps() ([]Step, *Problem) {
 
 // labelTaken returns a problem if an older Gateway has the label value of this Gateway's name, or nil. Selectors
 // contain the label, so the Service of each would select the Pods of both.
-func (v View) labelTaken() *Problem {
+func (v view) labelTaken() *Problem {
 	for _, other := range v.SameLabel {
 		if other.UID != v.Gateway.UID && cmp.Or(other.CreationTimestamp.Compare(v.Gateway.CreationTimestamp.Time), cmp.Compare(other.Name, v.Gateway.Name)) < 0 {
 			return problemf(reasonNameTaken, "Gateway %s has the same value of label %s; create this Gateway with another name", other.Name, gateway.GatewayNameLabelKey)
@@ -190,7 +190,7 @@ func (v View) labelTaken() *Problem {
 
 // documents renders the template, which must yield one object of each kind, and adds the kinds that an
 // overlay requests.
-func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]any, *Problem) {
+func (v view) documents(called names, overlays []overlay) (map[Kind]map[string]any, *Problem) {
 	if v.TemplateProblem != nil {
 		return nil, problemf(ReasonInvalidTemplate, "%v", v.TemplateProblem)
 	}
@@ -230,13 +230,13 @@ func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]a
 	return documents, nil
 }
 
-func has(overlays []Overlay, kind Kind) bool {
-	return slices.ContainsFunc(overlays, func(o Overlay) bool { return o.has(kind) })
+func has(overlays []overlay, kind Kind) bool {
+	return slices.ContainsFunc(overlays, func(o overlay) bool { return o.has(kind) })
 }
 
 // wanted completes the document of an optional kind that no overlay specifies, and reports whether the Gateway gets it. documents has the
 // kinds before it with their overlays.
-func (v View) wanted(kind Kind, called names, documents map[Kind]map[string]any, overlays []Overlay) bool {
+func (v view) wanted(kind Kind, called names, documents map[Kind]map[string]any, overlays []overlay) bool {
 	spec, _, _ := unstructured.NestedMap(documents[kind], "spec")
 	switch {
 	case kind == Budget && !has(overlays, kind):
@@ -258,7 +258,7 @@ func (v View) wanted(kind Kind, called names, documents map[Kind]map[string]any,
 }
 
 // replicas returns the number of replicas that a Gateway has, at most with an autoscaler.
-func (v View) replicas(called names, documents map[Kind]map[string]any) int64 {
+func (v view) replicas(called names, documents map[Kind]map[string]any) int64 {
 	if autoscaler := documents[Autoscaler]; autoscaler != nil {
 		most, _, _ := unstructured.NestedInt64(autoscaler, "spec", "maxReplicas")
 		return most
@@ -292,7 +292,7 @@ func openPorts(service map[string]any) []any {
 }
 
 // admit checks the n-th document of the template, and adds the identity of the Gateway.
-func (v View) admit(kind Kind, n int, document map[string]any, called names) error {
+func (v view) admit(kind Kind, n int, document map[string]any, called names) error {
 	object := unstructured.Unstructured{Object: document}
 	switch {
 	case !slices.Contains(rendered, kind) || object.GroupVersionKind() != kind.gvk():
@@ -312,7 +312,7 @@ func (v View) admit(kind Kind, n int, document map[string]any, called names) err
 }
 
 // optional returns the object of a kind that the template does not have.
-func optional(kind Kind, values Values) map[string]any {
+func optional(kind Kind, values values) map[string]any {
 	spec := map[string]any{"selector": map[string]any{"matchLabels": anyMap(values.Selector)}}
 	if kind == Autoscaler {
 		spec = map[string]any{"scaleTargetRef": map[string]any{"apiVersion": appsv1.SchemeGroupVersion.String(), "kind": string(Deployment), "name": values.Name}}
@@ -342,8 +342,8 @@ func (n names) of(kind Kind) string {
 }
 
 // overlays returns the overlays of the class and of the Gateway in the order of merging.
-func (v View) overlays() ([]Overlay, *Problem) {
-	var found []Overlay
+func (v view) overlays() ([]overlay, *Problem) {
+	var found []overlay
 	if v.Defaults != nil {
 		found = append(found, v.Overlay(v.Defaults))
 	}
@@ -364,7 +364,7 @@ func (v View) overlays() ([]Overlay, *Problem) {
 }
 
 // values returns the values for the template.
-func (v View) values(called names) Values {
+func (v view) values(called names) values {
 	gw := v.Gateway
 	var in gateway.GatewayInfrastructure
 	if gw.Spec.Infrastructure != nil {
@@ -388,7 +388,7 @@ func (v View) values(called names) Values {
 	if len(gw.Spec.Addresses) == 1 {
 		address = gw.Spec.Addresses[0].Value
 	}
-	return Values{
+	return values{
 		Gateway: gw.Name, Class: string(gw.Spec.GatewayClassName), Namespace: gw.Namespace, UID: string(gw.UID),
 		Name: called.workload, ServiceAccount: called.account,
 		Labels: labels, Annotations: annotations,

@@ -190,11 +190,11 @@ func TestDecide_ExistingObjects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := play(t)
 			p.put(Service, c.stored(p.plan().document(Service).Object)...)
-			step := p.plan().Steps[1]
-			if got := (Plan{Steps: []Step{step}}).actions(); got != c.want {
+			second := p.plan().Steps[1]
+			if got := (plan{Steps: []step{second}}).actions(); got != c.want {
 				t.Errorf("the Service is to %s, want %s", got, c.want)
 			}
-			o := unstructured.Unstructured{Object: step.Document}
+			o := unstructured.Unstructured{Object: second.Document}
 			if got := o.GetResourceVersion(); got != c.version {
 				t.Errorf("the document names version %q, want %q", got, c.version)
 			}
@@ -252,7 +252,7 @@ func TestDecide_ChosenServiceAccount(t *testing.T) {
 			p.put(ServiceAccount, write{"other", false, change(p.plan().document(ServiceAccount).Object)})
 			// Otherwise the name of a Gateway would select the account of its Pods.
 			steps := p.plan().Steps
-			if steps[0].Problem == nil || steps[0].Action != Leave || steps[1].Action != Create || steps[2].Action != Leave {
+			if steps[0].Problem == nil || steps[0].Action != actionLeave || steps[1].Action != actionCreate || steps[2].Action != actionLeave {
 				t.Errorf("an account of the default name: %+v", steps)
 			}
 		})
@@ -274,7 +274,7 @@ func TestDecide_KeepsFormerSelector(t *testing.T) {
 	old := edited(edited(want, former, "spec", "selector", "matchLabels"), "web", "spec", "template", "metadata", "labels", formerGatewayLabel)
 	p.put(Deployment, write{reconcile.GatewayController, true, sealed(old)})
 	step := p.plan().Steps[2]
-	if step.Action != Leave || step.Problem != nil {
+	if step.Action != actionLeave || step.Problem != nil {
 		t.Errorf("the Deployment is to %s: %v", step.Action, step.Problem)
 	}
 	selector, _, _ := unstructured.NestedStringMap(step.Document, "spec", "selector", "matchLabels")
@@ -310,7 +310,7 @@ func TestDecide_InvalidManagedFields(t *testing.T) {
 	fields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":1}`)
 	o.SetManagedFields(fields)
 	step := p.plan().Steps[1]
-	if step.Action != Leave || step.Problem == nil || step.Problem.Reason != reasonWriteFailed || !strings.Contains(step.Problem.Message, "read managedFields of Service shop/web-istio") {
+	if step.Action != actionLeave || step.Problem == nil || step.Problem.Reason != reasonWriteFailed || !strings.Contains(step.Problem.Message, "read managedFields of Service shop/web-istio") {
 		t.Errorf("%+v, %v", step, step.Problem)
 	}
 }
@@ -348,13 +348,13 @@ func TestDecide_KeepsServiceType(t *testing.T) {
 	own := edited(p.plan().document(Service).Object, "NodePort", "spec", "type")
 	unstructured.RemoveNestedField(own, "metadata", "annotations")
 	p.put(Service, write{"kubectl", false, own})
-	step := func() Step { return p.plan().Steps[1] }
+	step := func() step { return p.plan().Steps[1] }
 	first := step()
-	if kind, set, _ := unstructured.NestedString(first.Document, "spec", "type"); first.Action != Apply || set {
+	if kind, set, _ := unstructured.NestedString(first.Document, "spec", "type"); first.Action != actionApply || set {
 		t.Errorf("the Service is to %s with type %q", first.Action, kind)
 	}
 	p.put(Service, write{"kubectl", false, own}, write{reconcile.GatewayController, true, first.Document})
-	if again := step(); again.Action != Leave || again.Problem != nil {
+	if again := step(); again.Action != actionLeave || again.Problem != nil {
 		t.Errorf("then it is to %s: %v", again.Action, again.Problem)
 	}
 	annotated(serviceTypeOverride, "LoadBalancer")(p.Gateway)

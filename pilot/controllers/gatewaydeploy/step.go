@@ -12,8 +12,8 @@ import (
 
 // step compares one document with the existing object.
 // autoscaled reports whether an autoscaler sets the replicas.
-func (v View) step(kind Kind, called names, document map[string]any, autoscaled bool) Step {
-	s := Step{Kind: kind, Namespace: v.Gateway.Namespace, Name: called.of(kind), Action: Leave, Document: document}
+func (v view) step(kind Kind, called names, document map[string]any, autoscaled bool) step {
+	s := step{Kind: kind, Namespace: v.Gateway.Namespace, Name: called.of(kind), Action: actionLeave, Document: document}
 	present := v.Existing(kind, s.Name)
 	s.read = present
 	if present != nil {
@@ -32,7 +32,7 @@ func (v View) step(kind Kind, called names, document map[string]any, autoscaled 
 		_ = unstructured.SetNestedField(document, replicas, "spec", "replicas") // cannot fail
 	}
 	if present == nil {
-		s.Action = Create
+		s.Action = actionCreate
 		return s
 	}
 	chosen := kind == ServiceAccount && called.chosenAccount // may exist already and be shared
@@ -48,7 +48,7 @@ func (v View) step(kind Kind, called names, document map[string]any, autoscaled 
 		return s
 	}
 	if !same {
-		s.Action = Apply
+		s.Action = actionApply
 		s.Claim = created(present)
 		object := unstructured.Unstructured{Object: document}
 		object.SetResourceVersion(present.GetResourceVersion())
@@ -58,7 +58,7 @@ func (v View) step(kind Kind, called names, document map[string]any, autoscaled 
 }
 
 // conflict returns the problem of an existing object that is not managed, or belongs to another Gateway.
-func (v View) conflict(s Step, present metav1.Object, chosen bool) *Problem {
+func (v view) conflict(s step, present metav1.Object, chosen bool) *Problem {
 	_, managed := present.GetLabels()[ManagedLabel]
 	switch {
 	case !managed && !chosen:
@@ -90,7 +90,7 @@ func withoutReplicas(present metav1.Object, document map[string]any) (replicas a
 
 // keepType omits the type of a Service that another client created in advance for the Gateway, unless the
 // Gateway or an overlay sets a type.
-func (v View) keepType(present metav1.Object, document map[string]any) {
+func (v view) keepType(present metav1.Object, document map[string]any) {
 	before := present.GetAnnotations()
 	inAdvance := len(ourFields(present.GetManagedFields())) == 0 && before[appliedAnnotation] == ""
 	chosen, _, _ := unstructured.NestedString(document, "spec", "type")

@@ -22,8 +22,8 @@ var embedded string
 // maxRendered bounds the output of a template. API servers accept less.
 const maxRendered = 1 << 20
 
-// Values contains the values for a template.
-type Values struct {
+// values contains the values for a template.
+type values struct {
 	// Gateway, Class, Namespace and UID identify the Gateway.
 	Gateway, Class, Namespace, UID string
 	// Name is the name of the Service and the Deployment.
@@ -45,13 +45,13 @@ type Values struct {
 }
 
 // Template renders the objects of a Gateway.
-type Template struct {
+type workloadTemplate struct {
 	source string
 	parsed *template.Template
 }
 
 // defaultTemplate returns the built-in template.
-func defaultTemplate() *Template {
+func defaultTemplate() *workloadTemplate {
 	t, err := parseTemplate("built-in template", embedded)
 	if err != nil {
 		panic(err) // excluded by a test
@@ -60,7 +60,7 @@ func defaultTemplate() *Template {
 }
 
 // parseTemplate parses a template. source describes its origin in errors.
-func parseTemplate(source, text string) (*Template, error) {
+func parseTemplate(source, text string) (*workloadTemplate, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("%s is empty; delete it to use the built-in template", source)
 	}
@@ -71,11 +71,11 @@ func parseTemplate(source, text string) (*Template, error) {
 	if err := limit(parsed); err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
-	return &Template{source: source, parsed: parsed}, nil
+	return &workloadTemplate{source: source, parsed: parsed}, nil
 }
 
 // render returns the rendered documents in order.
-func (t *Template) render(values Values) ([]map[string]any, error) {
+func (t *workloadTemplate) render(values values) ([]map[string]any, error) {
 	var out bounded
 	execution, err := t.parsed.Clone()
 	if err != nil {

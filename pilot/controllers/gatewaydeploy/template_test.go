@@ -85,7 +85,7 @@ metadata: {name: {{ .ServiceAccount | quote }}, namespace: {{ .Namespace | quote
 		t.Fatal(err)
 	}
 	steps := p.plan().Steps
-	if len(steps) != len(rendered) || steps[0].Action != Leave || steps[1].Action != Create || steps[0].Problem == nil ||
+	if len(steps) != len(rendered) || steps[0].Action != actionLeave || steps[1].Action != actionCreate || steps[0].Problem == nil ||
 		steps[0].Problem.Reason != ReasonInvalidTemplate || !strings.HasPrefix(steps[0].Problem.Message, "ConfigMap s/t: ServiceAccount: ") {
 		t.Errorf("the steps are %+v", steps)
 	}

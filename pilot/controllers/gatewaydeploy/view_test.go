@@ -18,9 +18,9 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// played is a View whose objects have managedFields as on an API server.
+// played is a view whose objects have managedFields as on an API server.
 type played struct {
-	View
+	view
 	t       *testing.T
 	objects map[string]metav1.Object
 	configs map[string]*corev1.ConfigMap
@@ -40,7 +40,7 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 	p := &played{t: t, objects: map[string]metav1.Object{}, configs: map[string]*corev1.ConfigMap{}}
 	fields, err := newFields(nil)
 	harness.Must(t, err)
-	p.View = View{
+	p.view = view{
 		Fields:  fields,
 		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
 		Template: defaultTemplate(), Revision: "canary",
@@ -96,15 +96,15 @@ type write struct {
 func (p *played) settle() {
 	p.t.Helper()
 	for _, s := range p.plan().Steps {
-		if s.Action == Create {
+		if s.Action == actionCreate {
 			p.put(s.Kind, write{reconcile.GatewayController, false, s.Document})
 		}
 	}
 }
 
-func (p *played) plan() Plan {
+func (p *played) plan() plan {
 	p.t.Helper()
-	plan := decide(p.View)
+	plan := decide(p.view)
 	if plan.Problem != nil && plan.Problem.Reason != ReasonUnknownParameter && len(plan.Steps) > 0 {
 		p.t.Errorf("a plan with a problem has steps: %+v", plan)
 	}
@@ -112,7 +112,7 @@ func (p *played) plan() Plan {
 }
 
 // actions returns the actions and reasons in the order of Kinds.
-func (plan Plan) actions() string {
+func (plan plan) actions() string {
 	var all []string
 	for _, s := range plan.Steps {
 		action := string(s.Action)
@@ -127,7 +127,7 @@ func (plan Plan) actions() string {
 	return strings.Join(all, " ")
 }
 
-func (plan Plan) document(kind Kind) *unstructured.Unstructured {
+func (plan plan) document(kind Kind) *unstructured.Unstructured {
 	for _, s := range plan.Steps {
 		if s.Kind == kind {
 			return &unstructured.Unstructured{Object: s.Document}
