@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/internal/record"
@@ -50,6 +51,8 @@ type move struct {
 	count func(n *node) int
 	do    func(n *node, variant int)
 	waits func(n *node) bool // optional: whether time may pass before it
+	// effect is the strongest effect of a move that is possible before time passes.
+	effect effect
 }
 
 // moment is when a move is possible.
@@ -156,12 +159,12 @@ func (n *node) first() bool { return n == n.w.nodes[0] }
 
 // moves are the choices of an exploration, apart from the passing of time.
 var moves = []move{
-	{name: "store", count: func(n *node) int { return len(n.flying) }, do: (*node).serve, waits: func(n *node) bool {
+	{name: "store", effect: changes, count: func(n *node) int { return len(n.flying) }, do: (*node).serve, waits: func(n *node) bool {
 		return n.allCalls(func(c *call) bool { return c.late })
 	}},
 	{name: "answer", count: if1((*process).hasReply), do: once(func(p *process) { p.reply(p.call) }), waits: func(n *node) bool { return n.p.call.late }},
-	{name: "watch event", count: if1((*process).behind), do: once((*process).see), waits: func(n *node) bool { return n.p.late }},
-	{name: "watch opens", count: if1(func(p *process) bool { return !p.watching }), do: once(func(p *process) {
+	{name: "watch event", effect: looks, count: if1((*process).behind), do: once((*process).see), waits: func(n *node) bool { return n.p.late }},
+	{name: "watch opens", effect: looks, count: if1(func(p *process) bool { return !p.watching }), do: once(func(p *process) {
 		p.late = false
 		p.openWatch(true)
 	}), waits: func(n *node) bool { return n.p.late }},
@@ -271,31 +274,42 @@ func (zeros) Uint64() uint64 { return 1 << 40 }
 
 var noRandom = rand.New(zeros{})
 
-// choices appends the possible choices.
-func (w *world) choices(list []choice) []choice {
-	rests := true
-	add := func(kind moment) {
-		for i, n := range w.nodes {
-			for m := range moves {
-				move := &moves[m]
-				if move.when != kind || kind == fault && !w.choosing.bounds.allows(move.name) {
-					continue
-				}
-				count := move.count(n)
-				for k := range count {
-					list = append(list, choice{int8(m), int8(i), int8(k)})
-				}
-				rests = rests && (count == 0 || kind != soon || move.waits != nil && move.waits(n))
-			}
+// movesOf appends the possible moves of a node.
+func (w *world) movesOf(node int, when moment, list []choice) []choice {
+	n := w.nodes[node]
+	for m := range moves {
+		move := &moves[m]
+		if move.when != when || when == fault && !w.choosing.bounds.allows(move.name) {
+			continue
+		}
+		for k := range move.count(n) {
+			list = append(list, choice{int8(m), int8(node), int8(k)})
 		}
 	}
-	add(soon)
-	if w.choosing.left > 0 {
-		add(fault)
-	}
-	if rests {
-		add(atRest)
-		list = append(list, choice{move: -1})
+	return list
+}
+
+// waits reports whether time may pass before a move.
+func (w *world) waits(c choice) bool {
+	waits := moves[c.move].waits
+	return waits != nil && waits(w.nodes[c.node])
+}
+
+// choices returns the possible choices.
+func (w *world) choices() []choice {
+	var list []choice
+	for _, when := range []moment{soon, fault, atRest} {
+		if when == fault && w.choosing.left == 0 || when == atRest && slices.ContainsFunc(list, func(c choice) bool {
+			return moves[c.move].when == soon && !w.waits(c)
+		}) {
+			continue
+		}
+		for i := range w.nodes {
+			list = w.movesOf(i, when, list)
+		}
+		if when == atRest {
+			list = append(list, choice{move: -1})
+		}
 	}
 	return list
 }
@@ -306,8 +320,10 @@ func (w *world) choose(c choice) {
 	if w.Trace != nil {
 		w.tracef("%v", w.named(c))
 	}
+	before := w.store.now.snap.Version
 	if c.move < 0 {
 		w.now = w.now.add(tick)
+		w.forgetEffects()
 		w.checkGates()
 		return
 	}
@@ -316,10 +332,20 @@ func (w *world) choose(c choice) {
 		w.choosing.left--
 	}
 	m.do(w.nodes[c.node], int(c.variant))
+	if w.nodes[c.node].effect = notKnown; m.when != soon || w.store.now.snap.Version != before {
+		w.forgetEffects()
+	}
 	for _, n := range w.nodes {
 		if p := n.awake(); p != nil && p.behind() && p.call == nil && p.s.Known == core.Current && p.newest.snap.Version == w.store.now.snap.Version {
 			p.see() // it knows this version, and learns nothing
+			n.effect = notKnown
 		}
+	}
+}
+
+func (w *world) forgetEffects() {
+	for _, n := range w.nodes {
+		n.effect = notKnown
 	}
 }
 

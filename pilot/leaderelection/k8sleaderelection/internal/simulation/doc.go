@@ -43,6 +43,9 @@
 //   - The checks Effort, Reports and Changes count events over time, so only random runs have them. Prompt and Quiet check the calm
 //     continuations from a share of the states.
 //
+// Of the orders of moves of different nodes that lead to the same world, one is played (reduce.go). TestExplore_Reduced compares that
+// with all orders.
+//
 // Worlds are compared by a fingerprint (graph.go): times relative to now, times in records and versions among themselves, and processes
 // of one revision exchanged. What neither Step nor a check reads any more is left out; TestExplore_EqualFutures checks that.
 // Times farther from now than two leases are equal. So a world without further faults returns to a known state, and an

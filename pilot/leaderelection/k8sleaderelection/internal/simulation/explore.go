@@ -22,6 +22,7 @@ type Bounds struct {
 	Faults  int      // number of faults in a schedule
 	Kinds   []string // possible faults; if empty, all
 	Bug     *Bug     // optional
+	Whole   bool     // without the reduction of reduce.go
 	// Calm is the share of states from which the calm continuation is played: one of this number, and the first ones. 0: none.
 	Calm uint64
 	// Limit ends the exploration early. 0: none.
@@ -115,7 +116,7 @@ func (b *Bounds) first(recorded scenarios) *world {
 		n.start()
 	}
 	for b.Settled && w.now < began.add(4*w.timing.lease) {
-		w.choose(w.choices(nil)[0])
+		w.choose(w.choices()[0])
 	}
 	w.choosing.left, w.choosing.path = b.Faults, nil
 	return w
@@ -278,7 +279,11 @@ func (s *searcher) enter(w *world) {
 			return
 		}
 	}
-	s.stack = append(s.stack, branch{w, w.choices(nil)})
+	choices := w.choices()
+	if !s.x.Whole {
+		choices = w.reduce(choices, s.f.best)
+	}
+	s.stack = append(s.stack, branch{w, choices})
 	s.depth = max(s.depth, len(s.stack))
 }
 

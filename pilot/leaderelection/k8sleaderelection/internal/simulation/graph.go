@@ -59,6 +59,7 @@ var unread = map[string]bool{
 	"call.base": true, "call.attempts": true, "call.answered": true, "call.rejected": true, "call.after": true, "call.sentAt": true, "call.foreign": true,
 	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
 	"Snapshot.Sum": true, "sight.sum": true, "witness.oustedKey": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,
+	"Displaced.ByEqual": true,
 }
 
 // deadlines are times that are compared with now only.
@@ -206,9 +207,11 @@ type fingerprinter struct {
 	stamps   []int // words that are times in records, and over
 	known    []unsafe.Pointer
 	orders   [][]int
+	best     []int   // order of the last fingerprint
 	names    [4]byte // number of pod-a, pod-b, …
 	mono     core.Instant
-	like     process // see canonical
+	like     process      // see canonical
+	live     []core.Write // that records have, see forget
 	ranks    []uint64
 }
 
@@ -219,10 +222,38 @@ func (w *world) far() int64 { return int64(2*w.timing.lease + 2*time.Second) }
 // processes with equal keys.
 func (f *fingerprinter) fingerprint(w *world) uint64 {
 	least := ^uint64(0)
+	f.live = w.liveWrites(f.live[:0])
 	for _, order := range f.orders {
-		least = min(least, f.inOrder(w, order))
+		if len(f.orders) == 1 || w.ascends(order) {
+			if h := f.inOrder(w, order); h < least {
+				least, f.best = h, order
+			}
+		}
 	}
 	return max(least, 1) // 0 is a free entry of the table
+}
+
+// ascends reports whether nodes that the orders exchange have ascending summaries. Other orders need no comparison.
+func (w *world) ascends(order []int) bool {
+	for i, n := range order[1:] {
+		a, b := w.nodes[order[i]], w.nodes[n]
+		if a.key == b.key && a.summary() > b.summary() {
+			return false
+		}
+	}
+	return true
+}
+
+// summary returns a number that is equal for nodes that differ in their names only.
+func (n *node) summary() int {
+	sum := len(n.flying)
+	if n.paused {
+		sum += 10
+	}
+	if p := n.p; p != nil {
+		sum += 20*int(p.s.Phase) + 200*int(p.s.Flight.Op) + 2000*int(p.s.Known) + 20000
+	}
+	return sum
 }
 
 func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
@@ -270,6 +301,7 @@ func (f *fingerprinter) node(n *node) {
 	f.known = append(f.known, unsafe.Pointer(p))
 	f.like = *p
 	f.like.canonical()
+	f.forget(&f.like)
 	f.parts(processShape, unsafe.Pointer(&f.like))
 }
 
@@ -323,6 +355,53 @@ func (p *process) amongSends(t Time) Time {
 	return rank
 }
 
+// liveWrites appends the writes in the store, in calls, and in what processes know. A write that is in none of them and over cannot be
+// met again.
+func (w *world) liveWrites(live []core.Write) []core.Write {
+	add := func(s core.Snapshot) { live = append(live, writeOf(s.Record)) }
+	addCall := func(c *call) {
+		live = append(live, writeOf(c.record))
+		add(c.base)
+		add(c.reply.snap)
+	}
+	add(w.store.now.snap)
+	for _, n := range w.nodes {
+		for _, c := range n.flying {
+			addCall(c)
+		}
+		if n.p == nil {
+			continue
+		}
+		if n.p.call != nil {
+			addCall(n.p.call)
+		}
+		for _, s := range []core.Snapshot{n.p.s.Snap, n.p.seen.snap, n.p.newest.snap, n.p.base.snap} {
+			add(s)
+		}
+		own := &n.p.s.Own
+		if live = append(live, writeOf(n.p.s.Flight.Record)); int(own.Unseen) == len(own.Writes) {
+			live = append(live, own.Writes[0]) // it is sent again
+		}
+	}
+	return live
+}
+
+// forget replaces own writes that cannot be met again.
+func (f *fingerprinter) forget(p *process) {
+	now := core.Stamp(p.n.clocks.wall(f.w.now) / int64(time.Microsecond))
+	dead := func(w *core.Write) {
+		if 0 < w.Renewed && w.Renewed < now && !slices.Contains(f.live, *w) {
+			*w = core.Write{}
+		}
+	}
+	for i := range p.wrote {
+		dead(&p.wrote[i])
+		dead(&p.s.Own.Writes[i])
+	}
+	dead(&p.newestWrite)
+	dead(&p.s.Own.Acked)
+}
+
 // canonicalState removes what Step does not read in this state.
 func (p *process) canonicalState() {
 	s, now := &p.s, p.now().Mono
@@ -337,6 +416,12 @@ func (p *process) canonicalState() {
 		s.Flight.Learned = 0
 	default:
 		s.Flight.Learned = 1
+	}
+	if s.Phase == core.Following && (s.Flight.Op == core.NoOp || s.Flight.Op == core.Read) && s.Term == (core.Term{}) {
+		s.Own.Renewed, s.Own.SentAt = 0, core.ClockReading{} // they begin with an acquisition
+	}
+	if !p.cfg.Ranked {
+		s.Displaced = core.Displaced{}
 	}
 	if s.BackOff.Steps == 0 && s.Phase != core.Settling {
 		s.BeganAt = 0

@@ -30,6 +30,7 @@ type node struct {
 	lines     [2]line
 	line      int     // connection of first attempts
 	flying    []*call // in an exploration: calls that have not reached the store
+	effect    effect  // of its moves: see lookAhead
 
 	paused  bool
 	held    []waiting

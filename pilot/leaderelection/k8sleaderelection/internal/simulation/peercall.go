@@ -156,7 +156,7 @@ func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), don
 // peerWrite applies a write of a peer. expired: the peer relied on an expired or free lock.
 func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentAt Time) (core.Result, view) {
 	now := s.now
-	if base.snap.Exists != now.snap.Exists || base.snap.Exists && (base.snap.Version != now.snap.Version || base.snap.UID != now.snap.UID) {
+	if !s.accepts(base.snap) {
 		return core.Conflict, view{}
 	}
 	next := now

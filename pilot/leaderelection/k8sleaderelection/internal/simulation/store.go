@@ -79,11 +79,17 @@ func (s *store) commit(v view) view {
 	return v
 }
 
+// accepts reports whether a write that is guarded by a snapshot does not conflict.
+func (s *store) accepts(base core.Snapshot) bool {
+	now := s.now.snap
+	return base.Version == unguardedVersion || base.Exists == now.Exists && (!base.Exists || base.Version == now.Version && base.UID == now.UID)
+}
+
 // write applies a request as an API server does.
 func (s *store) write(c *call) (core.Result, view) {
 	base, now := c.base, s.now
 	unguarded := base.Version == unguardedVersion
-	if !unguarded && (base.Exists != now.snap.Exists || base.Exists && (base.Version != now.snap.Version || base.UID != now.snap.UID)) {
+	if !s.accepts(base) {
 		return core.Conflict, view{}
 	}
 	s.w.checkGuard(c, now, unguarded)
