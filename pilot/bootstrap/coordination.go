@@ -5,17 +5,19 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/blang/semver/v4"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -69,27 +71,76 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 }
 
 const (
-	// coordinatorLook is the interval at which the state of the coordinator's election is checked, without requests.
+	// coordinatorLook is the interval at which the state of the coordinator's lock is checked, without requests.
 	coordinatorLook = time.Second
 	// coordinatorLeases is the number of lease durations after which a coordinator counts as absent.
 	coordinatorLeases = 3
 )
 
-// followCoordinator informs the coordinated elections of the site if the election of the coordinator has no leader. On other
-// servers the elections detect that themselves.
-func (s *site) followCoordinator(ctx context.Context) error {
-	var absent time.Duration
-	for apirequest.Pause(ctx, coordinatorLook) == nil {
-		i := slices.IndexFunc(s.mine, func(le *leaderelection.LeaderElection) bool {
-			return le.Status().ElectionID == leaderelection.Coordinator
-		})
-		absent += coordinatorLook
-		if now := s.mine[i].Status(); now.Phase != k8sleaderelection.PhaseFollowing || now.Acting {
-			absent = 0
+// followsCoordinator reports whether the elections of the site need the coordinator of this project. The coordinator of Kubernetes has
+// another lock.
+func (c Config) followsCoordinator() bool {
+	_, own := coordination.Own()[c.ElectionStrategy]
+	return (own || c.Coordinator && c.ElectionStrategy != "") && !c.Disabled && !c.Remote
+}
+
+// coordinatorLock is what this process sees of the lock of the coordinator.
+type coordinatorLock struct {
+	mu sync.Mutex
+	// current is false while changes are not seen. version is the last version with a holder, and idle the time since it was seen.
+	current bool
+	version string
+	idle    time.Duration
+}
+
+func (l *coordinatorLock) setCurrent(current bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = current
+}
+
+func (l *coordinatorLock) set(leases []*coordinationv1.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lease := range leases {
+		if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" && lease.ResourceVersion != l.version {
+			l.version, l.idle = lease.ResourceVersion, 0
 		}
+	}
+}
+
+// look returns the time since the last renewal of the lock. It does not include times in which changes were not seen.
+func (l *coordinatorLock) look() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current {
+		l.idle += coordinatorLook
+	}
+	return l.idle
+}
+
+// followCoordinator informs the coordinated elections of the site if no server holds the lock of the coordinator.
+func (s *site) followCoordinator(ctx context.Context) error {
+	const of = " Lease " + leaderelection.Coordinator
+	trouble := apirequest.NewTrouble(s.log, map[string]string{
+		"get" + of: "a leader that a coordinator named is not replaced if the coordinator is gone", "watch" + of: "polling",
+	})
+	var seen coordinatorLock
+	longest := cmp.Or(s.config.LeaseDuration, leaderelection.DefaultLeaseDuration)
+	lease := watch.Objects[*coordinationv1.Lease]{
+		Source: watch.SourceOf(s.own.Kube().CoordinationV1().Leases(s.config.Namespace), func(list *coordinationv1.LeaseList) []coordinationv1.Lease { return list.Items }),
+		Name:   leaderelection.Coordinator, LongestPause: longest,
+		Tried:   func(verb string, err error) { trouble.Tried(verb+of, err) },
+		Current: seen.setCurrent, Changed: seen.set,
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { lease.Run(ctx) })
+	defer watching.Wait()
+	for apirequest.Pause(ctx, coordinatorLook) == nil {
+		absent := seen.look() >= coordinatorLeases*longest
 		for _, le := range s.mine {
 			if le.Status().Strategy != "" {
-				le.SetCoordinatorAbsent(absent >= coordinatorLeases*cmp.Or(s.config.LeaseDuration, leaderelection.DefaultLeaseDuration))
+				le.SetCoordinatorAbsent(absent)
 			}
 		}
 	}

@@ -205,7 +205,6 @@ func (s *site) services() []part {
 	if s.config.Remote {
 		where = " of the remote cluster"
 	}
-	checks := s.config.Coordinator && s.config.ElectionStrategy != "" && !s.config.Disabled && !s.config.Remote
 	var all []part
 	for _, service := range []struct {
 		name    string
@@ -218,7 +217,7 @@ func (s *site) services() []part {
 		{"fence self-test", s.fence != nil, s.fence.Run, stopGrace},
 		{"lock type check", s.lockTypes != nil, s.lockTypes.Run, stopGrace},
 		{"member Lease", s.member != nil, s.member.Run, members.StopTimeout + stopGrace},
-		{"coordinator check", checks, s.followCoordinator, stopGrace},
+		{"coordinator check", s.config.followsCoordinator(), s.followCoordinator, stopGrace},
 		{"candidate watcher", s.candidates != nil, s.candidates.Run, stopGrace},
 		{"tag watcher", s.tags != nil, s.tags.run, stopGrace},
 	} {
