@@ -222,6 +222,11 @@ func TestFollower_Pauses(t *testing.T) {
 	nothing := accepts(time.Millisecond)
 	good := accepts(ShortWatch, event(apiwatch.Added, "a", "7"))
 	broken := accepts(ShortWatch+time.Millisecond, event(apiwatch.Added, "a", "7"))
+	failing := func(context.Context) (apiwatch.Interface, error) {
+		w := apiwatch.NewFakeWithChanSize(1, false)
+		time.AfterFunc(ShortWatch+time.Millisecond, func() { w.Action(apiwatch.Error, &refused.ErrStatus) })
+		return w, nil
+	}
 	for name, c := range map[string]struct {
 		script []func(context.Context) (apiwatch.Interface, error)
 		full   []time.Duration // each pause is from the half to one and a half of one
@@ -231,6 +236,7 @@ func TestFollower_Pauses(t *testing.T) {
 		}},
 		"some last": {[]func(context.Context) (apiwatch.Interface, error){nothing, nothing, good, nothing, nothing, rejects(refused), broken, nothing},
 			[]time.Duration{FirstPause, 2 * FirstPause, 0, FirstPause, 2 * FirstPause, 4 * FirstPause, 0, FirstPause}},
+		"error after a while": {[]func(context.Context) (apiwatch.Interface, error){nothing, nothing, failing, nothing}, []time.Duration{FirstPause, 2 * FirstPause, FirstPause, 2 * FirstPause}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
@@ -35,17 +33,9 @@ func TestObjects_BackOff(t *testing.T) {
 		// problem is the text of the last Problem, or "".
 		problem string
 	}{
-		"a list that fails":             {script{list: fails[hookList](refused)}, "list", "list: Internal error"},
-		"a watch that is not accepted":  {script{list: lists("5"), watch: refuses(refused)}, "watch", "watch: Internal error"},
-		"a watch that ends immediately": {script{list: lists("5"), watch: opens(func() *apiwatch.FakeWatcher { return ends(0) })}, "watch", ""},
-		"a watch that begins with an error": {script{
-			list: lists("5"), watch: opens(func() *apiwatch.FakeWatcher { return events(failure(refused)) }),
-		}, "list", ""},
-		"a watch whose version has expired": {script{list: lists("5"), watch: refuses(apierrors.NewResourceExpired("old"))}, "list", ""},
-		"a watch that shows something else": {script{list: lists("5"), watch: opens(func() *apiwatch.FakeWatcher {
-			return events(apiwatch.Event{Type: apiwatch.Added, Object: &metav1.Status{}})
-		})}, "list", ""},
-		"a get that fails": {script{list: fails[hookList](forbidden), get: fails[webhook](refused)}, "get", "list: mutatingwebhookconfigurations"},
+		"a list that fails":            {script{list: fails[hookList](refused)}, "list", "list: Internal error"},
+		"a watch that is not accepted": {script{list: lists("5"), watch: refuses(refused)}, "watch", "watch: Internal error"},
+		"a get that fails":             {script{list: fails[hookList](forbidden), get: fails[webhook](refused)}, "get", "list: mutatingwebhookconfigurations"},
 		"a second get that fails": {script{
 			list: fails[hookList](forbidden), get: firstOnly(refused),
 			watch: opens(func() *apiwatch.FakeWatcher { return ends(2 * time.Hour) }),
@@ -160,55 +150,10 @@ func TestObjects_TroubleEnds(t *testing.T) {
 	})
 }
 
-func TestObjects_BackOffReset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const failures = 8
-		var good []time.Duration
-		s := script{list: lists("5")}
-		s.watch = func(_ context.Context, n int, _ metav1.ListOptions) (apiwatch.Interface, error) {
-			if n%(failures+1) != failures {
-				return ends(0), nil
-			}
-			good = append(good, time.Since(s.began))
-			return ends(ShortWatch + time.Millisecond), nil
-		}
-		follow(t, &s, new(heard), 10*time.Minute)
-		waits := s.tries("watch")
-		for i := range good {
-			after := (i + 1) * (failures + 1) // the first watch after the long one
-			if after+1 >= len(waits) {
-				break
-			}
-			for j, wait := range []time.Duration{waits[after-1] - ShortWatch, waits[after]} {
-				if wait > 3*FirstPause/2+10*time.Millisecond {
-					t.Errorf("wait %d after good watch %d is %v", j, i, wait)
-				}
-			}
-		}
-		if len(good) < 3 {
-			t.Errorf("%d good watches", len(good))
-		}
-	})
-}
-
 func TestObjects_Timeouts(t *testing.T) {
 	for verb, s := range map[string]*script{
 		"list": {},
 		"get":  {list: fails[hookList](forbidden)},
-		"watch": {
-			list: lists("5"),
-			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (apiwatch.Interface, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
-		},
-		"watch, accepted too late": {
-			list: lists("5"),
-			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (apiwatch.Interface, error) {
-				<-ctx.Done()
-				return events(), nil
-			},
-		},
 	} {
 		t.Run(verb, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -3,7 +3,6 @@ package k8sleaderelection
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,59 +122,6 @@ type hangingLock struct{ k8sresourcelock.Lock }
 func (hangingLock) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
 	<-ctx.Done()
 	return k8sresourcelock.Snapshot{}, ctx.Err()
-}
-
-// slowLock delays each call. If lost is set, the first attempt of a call has no answer, and its write is stored only if stored is set.
-type slowLock struct {
-	k8sresourcelock.Lock
-	takes        time.Duration
-	lost, stored bool
-	sent         atomic.Int32
-}
-
-func (s *slowLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
-	s.sent.Add(1)
-	lost := s.lost && !apirequest.IsSecond(ctx)
-	if !lost || s.stored {
-		snap, err := s.Lock.Write(ctx, base, r, notes)
-		if !lost {
-			if late := apirequest.Pause(ctx, s.takes); late != nil {
-				err = late
-			}
-			return snap, err
-		}
-	}
-	<-ctx.Done()
-	return k8sresourcelock.Snapshot{}, ctx.Err()
-}
-
-// A slow write is sent twice, and the first answer counts. A conflict that the first attempt may have caused is unknown.
-func TestSend_Twice(t *testing.T) {
-	for name, c := range map[string]struct {
-		takes        time.Duration
-		lost, stored bool
-		result       core.Result
-		took         time.Duration
-		sent         int32
-	}{
-		"fast":               {takes: 300 * time.Millisecond, result: core.OK, took: 300 * time.Millisecond, sent: 1},
-		"slow":               {takes: 4 * time.Second, result: core.OK, took: 4 * time.Second, sent: 2},
-		"dead":               {takes: 20 * time.Millisecond, lost: true, result: core.OK, took: 520 * time.Millisecond, sent: 2},
-		"dead after a write": {takes: 20 * time.Millisecond, lost: true, stored: true, result: core.Unknown, took: 540 * time.Millisecond, sent: 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				lock := &slowLock{Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Unwatched(), takes: c.takes, lost: c.lost, stored: c.stored}
-				l := idleLoop(t, lock, func(*LeaderElectionConfig) {})
-				l.send(core.Action{Op: core.Acquire, Record: core.Record{Holder: "a", Lease: time.Minute}, Until: l.le.clock.mono().After(9 * time.Second)})
-				l.helpers.Wait()
-				ev := <-l.events
-				if ev.call.result != c.result || ev.call.took != c.took || lock.sent.Load() != c.sent {
-					t.Errorf("%v after %v, sent %d times: %v; want %v after %v, %d times", ev.call.result, ev.call.took, lock.sent.Load(), ev.call.err, c.result, c.took, c.sent)
-				}
-			})
-		})
-	}
 }
 
 // A call that waited until its context ended was not sent. Its duration is the time that it waited.

@@ -326,31 +326,6 @@ func TestShared_Connection(t *testing.T) {
 		<-time.After(2 * watchpkg.FirstPause)
 		wantTold(t, b, "up after a gap")
 	})
-	sharedTest(t, "immediate end", func(t *testing.T, s *leaseServer, h *Shared) {
-		h.Client = empty{s}
-		a := subscribed(t, h, "a")
-		wantTold(t, a, "down: lease ns/a: watch: "+watchpkg.ErrNotAccepted.Error())
-	})
-	sharedTest(t, "further and further apart", func(t *testing.T, s *leaseServer, h *Shared) {
-		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
-		subscribed(t, h, "a")
-		<-time.After(10 * time.Minute)
-		if n := len(s.watches()); n < 10*60/16 || n > 10*60/8+8 {
-			t.Errorf("%d connections in ten minutes", n)
-		}
-	})
-}
-
-// empty serves watches that end immediately, as client-go does when a connection broke off.
-type empty struct{ *leaseServer }
-
-func (e empty) Leases(string) coordinationv1client.LeaseInterface { return e }
-
-func (e empty) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if _, err := e.leaseServer.Watch(ctx, opts); err != nil {
-		return nil, err
-	}
-	return watch.NewEmptyWatch(), nil
 }
 
 func TestShared_StoreRestored(t *testing.T) {
