@@ -129,6 +129,7 @@ func TestIngressConfig(t *testing.T) {
 		{Config{IngressService: "a"}, types.NamespacedName{Namespace: "home", Name: "a"}, nil},
 		{Config{IngressService: "there/a"}, types.NamespacedName{Namespace: "there", Name: "a"}, nil},
 		{Config{IngressNamespace: "istio-ingress"}, types.NamespacedName{Namespace: "istio-ingress", Name: "istio-ingressgateway"}, nil},
+		{Config{IngressNamespace: "istio-ingress", IngressService: "a"}, types.NamespacedName{Namespace: "istio-ingress", Name: "a"}, nil},
 		{Config{IngressNamespace: "istio-ingress", IngressService: "there/a"}, types.NamespacedName{Namespace: "there", Name: "a"}, nil},
 		{Config{IngressSelector: "front"}, types.NamespacedName{Namespace: "home"}, labels.Set{"istio": "front"}},
 		{Config{IngressNamespace: "istio-ingress", IngressSelector: "front"}, types.NamespacedName{Namespace: "istio-ingress"}, labels.Set{"istio": "front"}},

@@ -130,33 +130,3 @@ func TestKeyPairProblem_RSA(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkKeyPairProblem(b *testing.B) {
-	run := func(name string, certificate, key []byte) {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				keyPairProblem(certificate, key)
-			}
-		})
-	}
-	encoded := func(kind string, der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}) }
-	number := func(bits int) *big.Int {
-		n, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), uint(bits)))
-		return n.SetBit(n, 0, 1).SetBit(n, bits-1, 1)
-	}
-	der, complete, _ := rsaKeyPair(b)
-	certificate, key := encoded("CERTIFICATE", der), encoded("RSA PRIVATE KEY", complete)
-	run("2048 bits", certificate, key)
-	run("certificates of 1 MB", bytes.Repeat(certificate, 1<<20/len(certificate)), key)
-	run("other blocks of 250 KB", append(bytes.Repeat(encoded("A", nil), 6000), certificate...), key)
-	large, _ := asn1.Marshal(rsaFields{0, number(8), 3, number(4), number(40000), number(8)})
-	run("prime of 40,000 bits", certificate, encoded("RSA PRIVATE KEY", large))
-	p, q := number(5000), number(5000)
-	large, _ = asn1.Marshal(struct {
-		Version                                    int
-		N                                          *big.Int
-		E                                          int
-		D, P, Q, Exponent1, Exponent2, Coefficient *big.Int
-	}{0, new(big.Int).Mul(p, q), 3, number(9990), p, q, number(4990), number(4990), new(big.Int).ModInverse(q, p)})
-	run("inconsistent", certificate, encoded("RSA PRIVATE KEY", large))
-}

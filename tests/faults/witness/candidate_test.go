@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -49,7 +47,7 @@ func candidate() {
 	})
 }
 
-// campaign leads the elections in the environment. SIGUSR1 starts the fault in FAULT.
+// campaign leads the election. SIGUSR1 starts the fault in FAULT.
 func campaign(ctx context.Context, client *witness.Client) error {
 	fault := make(chan os.Signal, 1)
 	signal.Notify(fault, syscall.SIGUSR1)
@@ -73,41 +71,26 @@ func campaign(ctx context.Context, client *witness.Client) error {
 	if name := os.Getenv("HELD"); name != "" {
 		predecessor = &leaderelection.Predecessor{Name: name, Lock: leaderelection.LockTypeConfigMap, Hold: true}
 	}
-	set := leaderelection.NewSet()
 	config := leaderelection.Config{
-		Namespace: os.Getenv("NAMESPACE"), Identity: os.Getenv("CANDIDATE"), Lock: kind, Predecessor: predecessor,
+		Namespace: os.Getenv("NAMESPACE"), ElectionID: election, Identity: os.Getenv("CANDIDATE"), Lock: kind, Predecessor: predecessor,
 		LeaseDuration: duration, RenewDeadline: duration / 2, RetryPeriod: duration / 4,
 		Witness: client.For("", func() bool { return os.Getenv("FENCED") != "" }),
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
-	many, _ := strconv.Atoi(os.Getenv("MORE_ELECTIONS"))
-	for n := range 1 + many {
-		config.ElectionID = electionName(n)
-		le, err := leaderelection.New(api, config)
-		if err != nil {
-			return err
-		}
-		set.Add(le.AddRunContext(func(ctx context.Context) error {
-			fmt.Println("leading", time.Now().UnixNano())
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-fault:
-				return die(os.Getenv("FAULT"), api, fault)
-			}
-		}))
+	le, err := leaderelection.New(api, config)
+	if err != nil {
+		return err
 	}
-	go func() {
-		// The candidate has read the locks, and its watches are up.
-		ticker := time.NewTicker(25 * time.Millisecond)
-		for known := 0; known < 20; <-ticker.C {
-			if !slices.ContainsFunc(set.All(), func(le *leaderelection.LeaderElection) bool { return le.Status().Holder == "" }) {
-				known++
-			}
+	le.AddRunContext(func(ctx context.Context) error {
+		fmt.Println("leading")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-fault:
+			return die(os.Getenv("FAULT"), api, fault)
 		}
-		fmt.Println("ready")
-	}()
-	return set.RunContext(ctx)
+	})
+	return le.RunContext(ctx)
 }
 
 // die ends the process, or waits until the test kills it. more receives further signals of the test.

@@ -15,9 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
-	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -25,14 +23,6 @@ import (
 )
 
 const election = "istio-leader"
-
-// electionName returns the name of an election of a process with several.
-func electionName(n int) string {
-	if n == 0 {
-		return election
-	}
-	return fmt.Sprint(election, "-", n)
-}
 
 // stage is a namespace with an election.
 type stage struct {
@@ -105,19 +95,6 @@ func (p *process) run(env ...string) *harness.Process {
 	p.s.Helper()
 	env = append([]string{"CANDIDATE=" + p.name, "NAMESPACE=" + p.s.namespace, "LOCK=" + p.s.kind, "KUBECONFIG=" + p.access}, env...)
 	return harness.Start(p.s.TB, p.name, env, "/proc/self/exe")
-}
-
-// fence installs a fence for the first elections of a candidate. It is in effect afterwards.
-func (s *stage) fence(elections int) {
-	s.Helper()
-	var all []fence.Declaration
-	for n := range elections {
-		all = append(all, fence.Declaration{
-			Election: electionName(n), Namespace: s.namespace, Lock: record.Lease, ServiceAccounts: []string{s.namespace + "/" + account},
-			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{electionName(n)}, Namespaces: []string{s.namespace}}},
-		})
-	}
-	fences.Install(s.TB, s.admin, s.namespace, all...)
 }
 
 // token replaces the token in the kubeconfig of the candidate.

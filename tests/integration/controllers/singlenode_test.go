@@ -51,37 +51,27 @@ func awaitAddress(t *testing.T, admin kube.Client, home string) {
 
 // The Service of the gateway can be in another namespace, where the server has only the permissions of the chart for it.
 func TestServer_IngressGatewayElsewhere(t *testing.T) {
-	for name, change := range map[string]func(*bootstrap.Config, string){
-		"flag": func(config *bootstrap.Config, namespace string) { config.IngressService = namespace + "/front" },
-		"variable": func(config *bootstrap.Config, namespace string) {
-			config.IngressService, config.IngressNamespace = "front", namespace
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := cluster.Shared(t)
-			admin, home, gateway, content := c.Client(t), c.Namespace(t), c.Namespace(t), certificate(t)
-			createIngress(t, admin, home, types.NamespacedName{Namespace: gateway, Name: "front"})
-			rules := access.Of(t, "an ingress gateway elsewhere", home, "stable")
-			account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: "pilot"}
-			role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "pilot"}, Rules: rules.Ingress}
-			binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta, Subjects: []rbacv1.Subject{account}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}}
-			if _, err := admin.Kube().RbacV1().Roles(gateway).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := admin.Kube().RbacV1().RoleBindings(gateway).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			config := c.Identity(t, cluster.IdentityOptions{Namespace: home, PodName: "one", ServiceAccount: "pilot", Rules: rules.Namespace, ClusterRules: rules.Cluster})
-			r := serve(t, config, home, "one", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
-				config.IngressMode = ""
-				change(config, gateway)
-			})
-			awaitAddress(t, admin, home)
-			r.End()
-			if n := r.Log.Count("forbidden"); n > 0 {
-				t.Errorf("%d requests forbidden:\n%s", n, r.Log)
-			}
-		})
+	c := cluster.Shared(t)
+	admin, home, gateway, content := c.Client(t), c.Namespace(t), c.Namespace(t), certificate(t)
+	createIngress(t, admin, home, types.NamespacedName{Namespace: gateway, Name: "front"})
+	rules := access.Of(t, "an ingress gateway elsewhere", home, "stable")
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: "pilot"}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "pilot"}, Rules: rules.Ingress}
+	binding := &rbacv1.RoleBinding{ObjectMeta: role.ObjectMeta, Subjects: []rbacv1.Subject{account}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}}
+	if _, err := admin.Kube().RbacV1().Roles(gateway).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Kube().RbacV1().RoleBindings(gateway).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := c.Identity(t, cluster.IdentityOptions{Namespace: home, PodName: "one", ServiceAccount: "pilot", Rules: rules.Namespace, ClusterRules: rules.Cluster})
+	r := serve(t, config, home, "one", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
+		config.IngressMode, config.IngressService = "", gateway+"/front"
+	})
+	awaitAddress(t, admin, home)
+	r.End()
+	if n := r.Log.Count("forbidden"); n > 0 {
+		t.Errorf("%d requests forbidden:\n%s", n, r.Log)
 	}
 }
 

@@ -1,11 +1,9 @@
 package locks
 
 import (
-	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -38,34 +36,5 @@ func TestConformance_Shared(t *testing.T) {
 			s.shared = &k8sresourcelock.Shared{Client: s.candidate.CoordinationV1(), MinSharedWatches: 1}
 			locktest.Conformance(t, s.harness)
 		})
-	}
-}
-
-// An error about missing permissions contains the name of the lock and the reason of the API server.
-func TestForbidden(t *testing.T) {
-	for _, kind := range []locktest.Kind{locktest.ConfigMap, locktest.Lease} {
-		t.Run(string(kind), func(t *testing.T) {
-			s := newScene(t, kind, func(*rest.Config) {})
-			other := lockOn(s.candidate, kind, s.namespace, "somebody-elses", "pod-a", "stable")
-			word := strings.TrimSuffix(string(kind), "s") + " " + s.namespace + "/somebody-elses: "
-			_, err := other.Read(t.Context())
-			wantForbidden(t, err, word+"get: ")
-			events := make(chan struct{}, 1)
-			watch := other.Subscribe(t.Context(), func() { events <- struct{}{} })
-			defer watch.End()
-			<-events
-			if got := watch.Next(); got[0].Kind != k8sresourcelock.WatchDisconnected {
-				t.Errorf("events %+v", got)
-			} else {
-				wantForbidden(t, got[0].Err, word+"watch: ")
-			}
-		})
-	}
-}
-
-func wantForbidden(t *testing.T, err error, prefix string) {
-	t.Helper()
-	if !apierrors.IsForbidden(err) || k8sresourcelock.IsConflict(err) || !strings.HasPrefix(err.Error(), prefix) {
-		t.Errorf("error %v, want %q and Forbidden", err, prefix)
 	}
 }

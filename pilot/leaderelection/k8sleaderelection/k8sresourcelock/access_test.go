@@ -1,6 +1,7 @@
 package k8sresourcelock
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -158,6 +159,11 @@ func TestWrite_Create(t *testing.T) {
 	store.failNext(1, apierrors.NewNotFound(corev1.Resource("namespaces"), "istio-system"))
 	if _, err := l.Write(t.Context(), Snapshot{}, golden, nil); !apierrors.IsNotFound(err) || IsConflict(err) {
 		t.Errorf("create in a missing namespace: %v", err)
+	}
+	// The error names the lock and keeps the reason of the API server.
+	store.failNext(1, apierrors.NewForbidden(configMaps.resource, "istio-leader", errors.New("no right")))
+	if _, err := l.Read(t.Context()); !apierrors.IsForbidden(err) || IsConflict(err) || !strings.HasPrefix(err.Error(), "configmap istio-system/istio-leader: get: ") || !strings.HasSuffix(err.Error(), "no right") {
+		t.Errorf("read without permission: %v", err)
 	}
 }
 
