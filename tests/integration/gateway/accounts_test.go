@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/tests/cluster"
+	objects "incumbent.dev/incumbent/tests/upgrade/workload"
 )
 
 // installAccountPolicy creates the policy of the chart for the annotation of the ServiceAccount.
@@ -64,11 +64,7 @@ func TestAccountPolicy(t *testing.T) {
 	using := user("using", account("use", "allowed"))
 	editor := user("editor", account("impersonate"))
 	create := func(as gatewayclient.GatewayInterface, name string, annotations map[string]string) error {
-		g := &gateway.Gateway{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-			Spec:       gateway.GatewaySpec{GatewayClassName: reconcile.GatewayClass, Listeners: []gateway.Listener{{Name: "http", Port: 80, Protocol: gateway.HTTPProtocolType}}},
-		}
-		_, err := as.Create(t.Context(), g, metav1.CreateOptions{})
+		_, err := as.Create(t.Context(), objects.Gateway(metav1.ObjectMeta{Name: name, Annotations: annotations}, ""), metav1.CreateOptions{})
 		return err
 	}
 	patch := func(as gatewayclient.GatewayInterface, name, patch string, subresources ...string) error {

@@ -16,11 +16,11 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/servers"
+	objects "incumbent.dev/incumbent/tests/upgrade/workload"
 )
 
 // The cluster has no controllers, so that the tests set the status of Deployments and Services.
@@ -110,12 +110,7 @@ func (p *plane) until(what string, holds func() bool) {
 // gateway creates a Gateway.
 func (p *plane) gateway(namespace, name string, change ...func(*gateway.Gateway)) {
 	p.Helper()
-	g := &gateway.Gateway{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: gateway.GatewaySpec{
-			GatewayClassName: reconcile.GatewayClass, Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
-		},
-	}
+	g := objects.Gateway(metav1.ObjectMeta{Name: name}, "")
 	for _, do := range change {
 		do(g)
 	}

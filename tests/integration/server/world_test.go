@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
-	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/upgrade/workload"
 )
 
 // concurrently is the number of objects that are created concurrently.
@@ -132,12 +132,6 @@ func (w *world) ingress(namespace, name string) error {
 }
 
 func (w *world) gateway(namespace, name string) error {
-	_, err := w.gateways.Gateways(namespace).Create(w.Context(), &gateway.Gateway{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: gateway.GatewaySpec{
-			GatewayClassName: "istio",
-			Listeners:        []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
-		},
-	}, metav1.CreateOptions{})
+	_, err := w.gateways.Gateways(namespace).Create(w.Context(), workload.Gateway(metav1.ObjectMeta{Name: name}, ""), metav1.CreateOptions{})
 	return err
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -21,6 +20,8 @@ import (
 
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/fence"
+	locks "incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -147,18 +148,12 @@ func newStage(t *testing.T, c *cluster.Cluster, library electors.Library) *stage
 // fence installs the fence, as the chart does. Without it, a write that left the process in time can arrive late.
 func (s *stage) fence() {
 	s.t.Helper()
-	guard := fence.Guard{Resources: []string{"configmaps"}}
+	guard := fence.Guard{Resources: []string{"configmaps"}, Namespaces: []string{s.namespace}}
 	for n := range objects {
 		guard.Names = append(guard.Names, object(n))
 	}
-	remove, err := electors.Fence(s.t.Context(), s.admin, s.namespace, election, account, electors.Lease, guard)
-	harness.Must(s.t, err)
-	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), harness.Patience)
-		defer cancel()
-		if err := remove(ctx); err != nil {
-			s.t.Error(err)
-		}
+	fences.Install(s.t, s.admin, s.namespace, fence.Declaration{
+		Election: election, Namespace: s.namespace, Lock: locks.Lease, ServiceAccounts: []string{s.namespace + "/" + account}, Guards: []fence.Guard{guard},
 	})
 }
 

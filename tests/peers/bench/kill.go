@@ -11,8 +11,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
 // account is the service account of the candidates that a fence knows.
@@ -56,12 +57,17 @@ func (l *lab) killAll(k killing, row *row) error {
 		return err
 	}
 	if k.witness {
-		guard := fence.Guard{Resources: []string{"secrets"}, Names: []string{"guarded"}}
-		remove, err := electors.Fence(l.ctx, l.admin, namespace, "e-0", account, k.lock, guard)
+		set, err := fence.Render(namespace, fence.Declaration{
+			Election: "e-0", Namespace: namespace, Lock: record.ConfigMap, ServiceAccounts: []string{namespace + "/" + account},
+			Guards: []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"guarded"}, Namespaces: []string{namespace}}},
+		})
+		if err == nil {
+			_, err = install.Apply(l.ctx, l.admin, set)
+		}
 		if err != nil {
 			return err
 		}
-		defer func() { _ = remove(l.ctx) }()
+		defer func() { _, _ = install.Remove(l.ctx, l.admin, set.Name) }()
 	}
 	folder, err := os.MkdirTemp("", "bench") // a parent reads its kubeconfig after the death
 	if err != nil {

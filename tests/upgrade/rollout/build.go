@@ -3,11 +3,12 @@ package rollout
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"incumbent.dev/incumbent/internal/testutil/example"
 )
 
 // Build builds the programs of a checkout into a folder, and sets Pilot, Dataplane, Helm and Charts.
@@ -21,16 +22,16 @@ func (o *Options) Build(ctx context.Context, root, folder string) error {
 	}
 	in := func(name string) string { return filepath.Join(folder, name) }
 	o.Pilot, o.Dataplane, o.Helm, o.Charts = in("pilot"), in("dataplane"), in("helm"), filepath.Join(root, "deploy", "charts")
-	if err := build(ctx, root, "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"); err != nil {
-		return err
-	}
-	return build(ctx, filepath.Join(root, "tools", "helm"), "-buildvcs=false", "-o", o.Helm, ".")
+	return errors.Join(
+		build(ctx, root, "./cmd/pilot", o.Pilot), build(ctx, root, "./tests/cluster/dataplane", o.Dataplane),
+		build(ctx, filepath.Join(root, "tools", "helm"), ".", o.Helm, "-buildvcs=false"),
+	)
 }
 
 // BuildElectionctl builds electionctl of a checkout into a folder. It links the charts there, because the commands that electionctl
 // prints have paths below the root of the repository.
 func (o *Options) BuildElectionctl(ctx context.Context, root, folder string) error {
-	if err := build(ctx, filepath.Join(root, "electionctl"), "-buildvcs=false", "-o", filepath.Join(folder, "electionctl"), "."); err != nil {
+	if err := build(ctx, filepath.Join(root, "electionctl"), ".", filepath.Join(folder, "electionctl"), "-buildvcs=false"); err != nil {
 		return err
 	}
 	err := os.Symlink(filepath.Dir(o.Charts), filepath.Join(folder, "deploy"))
@@ -40,14 +41,9 @@ func (o *Options) BuildElectionctl(ctx context.Context, root, folder string) err
 	return err
 }
 
-// build runs go build in the folder of a module. The programs need no debug information.
-func build(ctx context.Context, module string, args ...string) error {
-	command := exec.CommandContext(ctx, "go", append([]string{"-C", module, "build", "-trimpath", "-ldflags=-w"}, args...)...)
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v: %w\n%s", command.Args, err, said)
-	}
-	return nil
+// build builds a program of a module. It needs no debug information.
+func build(ctx context.Context, module, what, program string, flags ...string) error {
+	return example.Build(ctx, module, what, program, append(flags, "-trimpath", "-ldflags=-w")...)
 }
 
 // Shell returns a command that runs a line of bash in a folder. It finds the programs of that folder and kubectl.
