@@ -17,14 +17,15 @@ import (
 // Topics of failures. Each kind of call has its own topic, because one kind can fail while another succeeds. If the API
 // server cannot be reached, there is one topic for all.
 const (
-	topicReach   = "reach"
-	topicRead    = "read"
-	topicWrite   = "write"
-	topicRequest = "request"
-	topicWatch   = "watch"
-	topicFitness = "fitness"
-	topicLatency = "latency"
-	topicRecord  = "record"
+	topicReach    = "reach"
+	topicRead     = "read"
+	topicWrite    = "write"
+	topicRequest  = "request"
+	topicWatch    = "watch"
+	topicFitness  = "fitness"
+	topicLatency  = "latency"
+	topicRecord   = "record"
+	topicDeletion = "deletion"
 
 	topicCoordinator = "coordinator"
 	topicStrategy    = "strategy"

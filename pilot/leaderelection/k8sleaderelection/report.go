@@ -2,10 +2,15 @@ package k8sleaderelection
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/record"
@@ -217,6 +222,7 @@ func (r *reporter) record(c *change) {
 	if lock.Unversioned() {
 		r.warnOnce("store", "unversioned", "lock has no resource versions, for example because of client-go's fake clientset; electors of other processes are not excluded")
 	}
+	r.deletion(lock.Object)
 	switch after.Snap.Content {
 	case record.Unreadable:
 		if r.warnOnce(topicRecord, lock.Unreadable.Error(), "lock record is unreadable; it counts as held until it is unchanged for a lease duration", "err", lock.Unreadable) {
@@ -240,6 +246,22 @@ func (r *reporter) record(c *change) {
 		r.log.Error("another live process uses this identity. Give each process its own identity.", "holder", after.Snap.Record.Holder)
 		r.warn("found another live process with the same identity")
 	}
+}
+
+// deletion reports a lock that is being deleted. While finalizers keep the object, its leader leads on.
+func (r *reporter) deletion(lock runtime.Object) {
+	o, err := meta.Accessor(lock)
+	if err != nil || o.GetDeletionTimestamp() == nil {
+		r.resolved(topicDeletion, "lock is not being deleted any more")
+		return
+	}
+	kind := "lease"
+	if _, ok := lock.(*corev1.ConfigMap); ok {
+		kind = "configmap"
+	}
+	finalizers := strings.Join(o.GetFinalizers(), ", ")
+	r.warnOnce(topicDeletion, finalizers, "lock is being deleted; the term ends when its finalizers are removed", "finalizers", finalizers,
+		"command", fmt.Sprintf(`kubectl -n %s patch %s %s --type=merge -p '{"metadata":{"finalizers":null}}'`, o.GetNamespace(), kind, o.GetName()))
 }
 
 // answered reports the end of a call.

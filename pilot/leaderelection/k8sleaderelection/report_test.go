@@ -226,6 +226,9 @@ func TestReportRecord(t *testing.T) {
 		return log.String()
 	}
 	long := 10 * r.core.Lease // the longest without a report
+	marked := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "istio-system", Name: "work", DeletionTimestamp: new(metav1.Now()), Finalizers: []string{"argocd.argoproj.io/hook-finalizer"},
+	}}
 	unversioned := k8sresourcelock.Snapshot{Exists: true, Object: &coordinationv1.Lease{}}
 	for _, c := range []struct {
 		content core.Content
@@ -243,6 +246,8 @@ func TestReportRecord(t *testing.T) {
 		}}, fmt.Sprintf("field=leaseDurationSeconds recorded=%v counted=%v writer=kubectl holder=x", long+1, long+1)},
 		{record.Readable, 100 * time.Hour, k8sresourcelock.Snapshot{}, fmt.Sprintf("recorded=%v counted=%v", 100*time.Hour, record.LeaseBound(r.core.Lease))},
 		{record.Readable, long, k8sresourcelock.Snapshot{}, "lock record is readable again"},
+		{record.Readable, long, k8sresourcelock.Snapshot{ResourceVersion: "1", Object: marked}, `command="kubectl -n istio-system patch lease work --type=merge -p '{\"metadata\":{\"finalizers\":null}}'"`},
+		{record.Readable, long, k8sresourcelock.Snapshot{ResourceVersion: "2", Object: &coordinationv1.Lease{}}, "lock is not being deleted any more"},
 	} {
 		lines := 1
 		if c.want == "" {
