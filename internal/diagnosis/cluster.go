@@ -79,12 +79,12 @@ func (in *Input) permissions() (found []Finding) {
 			continue
 		}
 		found = append(found, Finding{
-			Severity: Warning, Cause: fmt.Sprintf("you have no permission to %s %s (%s)", p.Verb, p.Resource, p.Purpose),
+			Severity: Warning, Cause: fmt.Sprintf("user %s has no permission to %s %s (%s)", in.User, p.Verb, p.Resource, p.Purpose),
 			Advice: "If needed, use a role with this permission.",
 		})
 	}
 	if len(allowed) > 0 {
-		found = append(found, well("you may: %s", strings.Join(allowed, ", ")))
+		found = append(found, well("user %s may: %s", in.User, strings.Join(allowed, ", ")))
 	}
 	return found
 }

@@ -109,15 +109,16 @@ type Input struct {
 	// Tags are the revisions of the default tag. Claims are the claims of tags by namespace.
 	Tags   *Tags
 	Claims map[string][]tagging.Claim
-	// Permissions are those of the user.
+	// User is the name of the user of the tool, and Permissions are those of the user.
+	User        string
 	Permissions []Permission
 	// Clock is the clock of the machine. Ahead has the differences between the clocks of processes and of the API server.
 	Clock *Clock
 	Ahead map[string]time.Duration
 	// Releases have the command that installs the Helm release of a service account (namespace/name) again.
 	Releases map[string]string
-	// Lacking are the rights on locks that service accounts of the control plane lack.
-	Lacking []Lack
+	// Lacking are the rights on locks that service accounts of the control plane lack, Granted those that they have.
+	Lacking, Granted []Right
 	// Webhooks are the webhooks of the API server.
 	Webhooks []Webhook
 	// Schemas and Levels are the FlowSchemas and the priority levels of the API server.

@@ -166,7 +166,7 @@ func TestEmergencies(t *testing.T) {
 	const many = "the server has received too many requests and has asked us to try again later"
 	const nothing = "renewals of service account istio-system/pilot-canary have FlowSchema renewals, whose priority level nothing has no share of the API server's concurrency"
 	const prioritize = `echo '{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"renewals-istio-system-pilot-canary"},` +
-		`"spec":{"matchingPrecedence":99,"priorityLevelConfiguration":{"name":"leader-election"},"rules":[{"resourceRules":[{"apiGroups":["coordination.k8s.io"],"namespaces":["istio-system"],"resources":["leases"],"verbs":["*"]}],` +
+		`"spec":{"matchingPrecedence":99,"priorityLevelConfiguration":{"name":"leader-election"},"rules":[{"resourceRules":[{"apiGroups":["","coordination.k8s.io"],"namespaces":["istio-system"],"resources":["configmaps","leases"],"verbs":["*"]}],` +
 		`"subjects":[{"kind":"ServiceAccount","serviceAccount":{"name":"pilot-canary","namespace":"istio-system"}}]}]}}' | kubectl apply -f -`
 	for name, c := range map[string]struct {
 		breaks func(p *plane)
@@ -213,7 +213,7 @@ func TestEmergencies(t *testing.T) {
 			func(p *plane) {
 				p.free()
 				p.candidates("pilot-", func(c *inspect.Candidate) { c.Late = true })
-				p.Lacking = []Lack{{"istio-system/pilot-canary", home + "/istio-leader"}, {"istio-system/pilot-canary", home + "/istio-namespace-controller-election"}}
+				p.Lacking = []Right{{"istio-system/pilot-canary", home + "/istio-leader"}, {"istio-system/pilot-canary", home + "/istio-namespace-controller-election"}}
 			},
 			both + " have no leader: " + rights, "", role,
 		},
@@ -221,6 +221,27 @@ func TestEmergencies(t *testing.T) {
 			func(p *plane) { p.free(); p.fence(false, "istio-system/piolt") },
 			both + " have no leader: the fence release names istio-system/piolt and not the service accounts of the pods (istio-system/pilot-canary, istio-system/pilot-stable), so the API server rejects them as holders", "",
 			"electionctl fence remove --set release",
+		},
+		"fence for a missing account, the leader still leads": {
+			func(p *plane) {
+				p.fence(false, "istio-system/piolt")
+				p.candidates("pilot-canary-1", func(c *inspect.Candidate) {
+					c.Refused = "ValidatingAdmissionPolicy 'guard' with binding 'guard' denied request"
+				})
+				p.Fence.Policies = []admissionv1.ValidatingAdmissionPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "guard"}}}
+			},
+			both + " will lose the leader: the fence release names istio-system/piolt and not the service accounts of the pods (istio-system/pilot-canary, istio-system/pilot-stable), so the API server rejects them as holders", "",
+			"electionctl fence remove --set release",
+		},
+		"the policy that rejected a follower was removed": {
+			func(p *plane) {
+				p.fence(false, "istio-system/pilot-*")
+				p.candidates("pilot-canary-2", func(c *inspect.Candidate) {
+					c.Refused = "ValidatingAdmissionPolicy 'guard' with binding 'guard' denied request"
+				})
+				p.Pods[home], p.Elections[0].Candidates, p.Elections[1].Candidates = p.Pods[home][:2], p.Elections[0].Candidates[:2], p.Elections[1].Candidates[:2]
+			},
+			"", "", "",
 		},
 		"fence for a missing account, by Helm": {
 			func(p *plane) { p.free(); p.fence(true, "istio-system/piolt") },
@@ -282,6 +303,29 @@ func TestEmergencies(t *testing.T) {
 			},
 			both + " have no leader: " + nothing, "", prioritize,
 		},
+		"rights restored": {
+			func(p *plane) {
+				p.candidates("pilot-canary-2", func(c *inspect.Candidate) { c.Refused = forbidden })
+				p.Granted = []Right{{"istio-system/pilot-canary", home + "/istio-leader"}, {"istio-system/pilot-canary", home + "/istio-namespace-controller-election"}}
+				p.Pods[home], p.Elections[0].Candidates, p.Elections[1].Candidates = p.Pods[home][:2], p.Elections[0].Candidates[:2], p.Elections[1].Candidates[:2]
+			},
+			"", "", "",
+		},
+		"the locks are excluded from the webhook": {
+			func(p *plane) {
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Refused = `admission webhook "deny.example.com" denied the request: no` })
+				p.Webhooks = []Webhook{{Name: "deny.example.com", Conditions: []admissionv1.MatchCondition{{Name: notElectionLocks, Expression: `!(request.name in ["istio-leader", "istio-namespace-controller-election"])`}}}}
+			},
+			"", "", "",
+		},
+		"no webhook any more, and a follower remembers load": {
+			func(p *plane) {
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Refused = `admission webhook "deny.example.com" denied the request: no` })
+				p.candidates("pilot-canary-2", func(c *inspect.Candidate) { c.Refused = "Too many requests, please try again later." })
+				p.Webhooks = []Webhook{}
+			},
+			"", "", "",
+		},
 		"a FlowSchema without its priority level has no effect": {
 			func(p *plane) {
 				p.Schemas = append(schemas("missing"), p.Schemas...)
@@ -319,7 +363,7 @@ func TestEmergencies(t *testing.T) {
 				p.candidates("pilot-canary-1", func(c *inspect.Candidate) {
 					c.Refused = `failed calling webhook "deny.example.com": no endpoints available`
 				})
-				p.Webhooks = []Webhook{{Kind: "MutatingWebhookConfiguration", Configuration: "strict", Name: "deny.example.com", Conditions: []string{"other"}}}
+				p.Webhooks = []Webhook{{Kind: "MutatingWebhookConfiguration", Configuration: "strict", Name: "deny.example.com", Conditions: []admissionv1.MatchCondition{{Name: "other"}}}}
 			},
 			both + ` will lose the leader: webhook deny.example.com of MutatingWebhookConfiguration strict rejects the holder of the lock: no endpoints available`, "",
 			`kubectl patch mutatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/0/matchConditions/-","value":{"expression":` +

@@ -63,7 +63,7 @@ func lastLine(s string) string {
 	return errlist.SingleLine(lines[len(lines)-1], maxMessage)
 }
 
-// MarkPods sets Down of the candidates whose pods do not run.
+// MarkPods sets Down of the candidates whose pods do not run. It removes refusals whose cause is gone.
 func (in *Input) MarkPods() {
 	mark := func(c *inspect.Candidate) {
 		if c.PodUID == "" || in.Pods[c.Namespace] == nil {
@@ -81,7 +81,11 @@ func (in *Input) MarkPods() {
 	for i := range in.Elections {
 		in.Elections[i].Candidates = slices.Clone(in.Elections[i].Candidates)
 		for j := range in.Elections[i].Candidates {
-			mark(&in.Elections[i].Candidates[j])
+			c := &in.Elections[i].Candidates[j]
+			if in.past(in.Elections[i], *c) {
+				c.Refused = ""
+			}
+			mark(c)
 		}
 	}
 	for i := range in.Candidates {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -20,21 +21,44 @@ type Webhook struct {
 	Kind, Configuration string
 	Index               int
 	Name                string
-	// Conditions are the names of its match conditions.
-	Conditions []string
+	Conditions          []admissionv1.MatchCondition
 }
 
-// Lack is a missing right of a service account (namespace/name) to update a lock (namespace/name).
-type Lack struct{ Account, Lock string }
+// Right is the right of a service account (namespace/name) to update a lock (namespace/name).
+type Right struct{ Account, Lock string }
 
 // Texts of the API server about a rejected write.
 var (
 	byWebhook = regexp.MustCompile(`webhook "([^"]+)"`)
+	byPolicy  = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)
 	byRights  = regexp.MustCompile(`User "([^"]+)" cannot (\w+) resource "([^"]+)"`)
 )
 
 // ByWebhook reports whether a webhook rejected a candidate.
 func ByWebhook(c inspect.Candidate) bool { return byWebhook.MatchString(c.Refused) }
+
+func byLoad(c inspect.Candidate) bool {
+	return strings.Contains(strings.ToLower(c.Refused), "too many requests")
+}
+
+// past reports whether the cause of a refusal is gone. A follower keeps the reason until it writes again.
+func (in *Input) past(e inspect.Election, c inspect.Candidate) bool {
+	rights := byRights.FindStringSubmatch(c.Refused)
+	policy := byPolicy.FindStringSubmatch(c.Refused)
+	switch {
+	case policy != nil && in.Fence != nil:
+		return !slices.ContainsFunc(in.Fence.Policies, func(p admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == policy[1] })
+	case ByWebhook(c) && in.Webhooks != nil:
+		i := slices.IndexFunc(in.Webhooks, func(w Webhook) bool { return w.Name == byWebhook.FindStringSubmatch(c.Refused)[1] })
+		return i < 0 || slices.ContainsFunc(in.Webhooks[i].Conditions, func(m admissionv1.MatchCondition) bool {
+			return m.Name == notElectionLocks && strings.Contains(m.Expression, fmt.Sprintf("%q", e.Name))
+		})
+	case rights != nil && rights[2] == "update":
+		namespace, name, _ := account(rights[1])
+		return slices.Contains(in.Granted, Right{Account: namespace + "/" + name, Lock: id(e)})
+	}
+	return byLoad(c) && e.Led() && c.Identity != e.Holder
+}
 
 // rejection returns why the API server rejects a candidate as holder.
 func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) Finding {
@@ -50,7 +74,10 @@ func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) F
 		f = in.webhook(e, c)
 	case strings.Contains(c.Refused, "ValidatingAdmissionPolicy"):
 		f.Command = in.Tool + " fence verify -n " + e.Namespace
-	case strings.Contains(c.Refused, "too many requests"):
+		if excluded := in.excluded(e); excluded.Cause != "" {
+			f = excluded
+		}
+	case byLoad(c):
 		f = in.tooMany(e, c)
 	case rights != nil:
 		f = in.rights(e, rights[1], rights[2], rights[3])
@@ -81,10 +108,11 @@ func (in *Input) rights(e inspect.Election, user, verb, resource string) Finding
 	return f
 }
 
-// Doubtful returns the service accounts (namespace/name) whose rights on the locks of an election can be the reason why it has no leader. A process
-// without them may be unable to publish the reason.
+// Doubtful returns the service accounts (namespace/name) whose rights on the locks of an election can be the reason why it has no leader
+// or rejected candidates. A process without them may be unable to publish the reason.
 func (in *Input) Doubtful(e inspect.Election) (accounts []string) {
-	if e.Led() || !Ours(e) {
+	refused := slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return byRights.MatchString(c.Refused) })
+	if e.Led() && !refused || !Ours(e) {
 		return nil
 	}
 	for _, p := range in.pilots(e.Namespace, ownRevision(e)) {
@@ -160,12 +188,14 @@ func (in *Input) webhook(e inspect.Election, c inspect.Candidate) Finding {
 	return f
 }
 
+// notElectionLocks is the name of a match condition that excludes locks from a webhook.
+const notElectionLocks = "not-election-locks"
+
 // exclude returns a JSON patch that adds a match condition to the webhook.
 func (w Webhook) exclude(expression string) string {
-	const name = "not-election-locks"
-	condition := map[string]string{"name": name, "expression": expression}
+	condition := map[string]string{"name": notElectionLocks, "expression": expression}
 	op := map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/matchConditions", w.Index), "value": []any{condition}}
-	if i := slices.Index(w.Conditions, name); i >= 0 {
+	if i := slices.IndexFunc(w.Conditions, func(m admissionv1.MatchCondition) bool { return m.Name == notElectionLocks }); i >= 0 {
 		op = map[string]any{"op": "replace", "path": fmt.Sprintf("%s/%d", op["path"], i), "value": condition}
 	} else if len(w.Conditions) > 0 {
 		op["path"] = fmt.Sprintf("%s/-", op["path"])
@@ -202,15 +232,14 @@ func (in *Input) tooMany(e inspect.Election, c inspect.Candidate) Finding {
 
 // prioritize returns a command that gives the renewals the priority of leader elections, before the FlowSchema that they have.
 func (r renewal) prioritize(before flowcontrolv1.FlowSchema) string {
-	group, resource := r.resource()
 	rule := map[string]any{
 		"subjects":      []any{map[string]any{"kind": "ServiceAccount", "serviceAccount": map[string]string{"namespace": r.from, "name": r.account}}},
-		"resourceRules": []any{map[string]any{"verbs": []string{"*"}, "apiGroups": []string{group}, "resources": []string{resource}, "namespaces": []string{r.namespace}}},
+		"resourceRules": []any{map[string]any{"verbs": []string{"*"}, "apiGroups": []string{"", "coordination.k8s.io"}, "resources": []string{"configmaps", "leases"}, "namespaces": []string{r.namespace}}},
 	}
 	object := map[string]any{
 		"apiVersion": flowcontrolv1.SchemeGroupVersion.String(), "kind": "FlowSchema", "metadata": map[string]string{"name": "renewals-" + r.from + "-" + r.account},
 		"spec": map[string]any{
-			"priorityLevelConfiguration": map[string]string{"name": leaderElection}, "matchingPrecedence": max(1, cmp.Or(before.Spec.MatchingPrecedence, 1000)-1), "rules": []any{rule},
+			"priorityLevelConfiguration": map[string]string{"name": leaderElection}, "matchingPrecedence": max(2, cmp.Or(before.Spec.MatchingPrecedence, 1000)-1), "rules": []any{rule},
 		},
 	}
 	return "echo " + inspect.Quoted(oneLine(object)) + " | kubectl apply -f -"

@@ -159,15 +159,24 @@ var (
 		"Number of guarded writes that the gate in this process admitted.", []string{"name"}, nil)
 	refusedWrites = prometheus.NewDesc("incumbent_election_refused_writes_total",
 		"Number of guarded writes that the gate in this process or the fence in the API server refused.", []string{"name", "by"}, nil)
+	witnessConnected = prometheus.NewDesc("incumbent_witness_connected",
+		"1 if the configured witness of this process responds, else 0. Absent without a witness.", nil, nil)
 )
 
 func (statusCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{validityLeft, validity, candidate, handoverWait, token, transitions, longDuration, admittedWrites, refusedWrites} {
+	for _, d := range []*prometheus.Desc{validityLeft, validity, candidate, handoverWait, token, transitions, longDuration, admittedWrites, refusedWrites, witnessConnected} {
 		out <- d
 	}
 }
 
 func (s statusCollector) Collect(out chan<- prometheus.Metric) {
+	if w := s.site.witness; w != nil {
+		connected := 0.0
+		if w.Connected() {
+			connected = 1
+		}
+		out <- prometheus.MustNewConstMetric(witnessConnected, prometheus.GaugeValue, connected)
+	}
 	for _, le := range s.site.mine {
 		now := le.Status()
 		add := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {

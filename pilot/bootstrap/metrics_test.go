@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,19 @@ func TestMetrics_Values(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
+	}
+}
+
+func TestMetrics_Witness(t *testing.T) {
+	const metric = "incumbent_witness_connected"
+	if _, _, text := get(t, mustNew(t, goodConfig(), nil), "/metrics"); strings.Contains(text, metric) {
+		t.Error("a metric without a witness")
+	}
+	config := goodConfig()
+	config.WitnessMode = WitnessSocket
+	config.WitnessSocket = filepath.Join(t.TempDir(), "socket")
+	if _, _, text := get(t, mustNew(t, config, nil), "/metrics"); !strings.Contains(text, "\n"+metric+" 0\n") {
+		t.Errorf("no %s of a witness that does not respond", metric)
 	}
 }
 

@@ -204,7 +204,7 @@ func (p *plane) operator() {
 	p.do(commands)
 	const as = " --as=op --as-group=oncall 2>&1"
 	p.shows("an operator", "doctor", healthy, p.electionctl("doctor"+as))
-	for command, words := range map[string]string{"doctor": "you may: ", "list": " leads", "explain " + watched: "default stable"} {
+	for command, words := range map[string]string{"doctor": "user op may: ", "list": " leads", "explain " + watched: "default stable"} {
 		if got := p.electionctl(command + as)(); strings.Contains(got, "unknown") || strings.Contains(got, "forbidden") || !strings.Contains(got, words) {
 			p.t.Errorf("%s of an operator: %s", command, got)
 		}

@@ -118,7 +118,7 @@ func TestDoctor(t *testing.T) {
 	e.expect(healthy, Done, "each election has a leader\n")
 	e.expect(healthy, Done, "no annotation prevents a leader")
 	e.expect(healthy, Done, "no default revision")
-	e.expect(healthy, Done, "you may: read Lease locks")
+	e.expect(healthy, Done, " may: read Lease locks")
 	e.expect(healthy, Done, "no fence installed")
 
 	e.istiod("istio-status-leader", `{"holderIdentity":`)

@@ -178,15 +178,18 @@ func (c *clients) readRights(ctx context.Context, in *diagnosis.Input) error {
 				group = "coordination.k8s.io"
 			}
 			namespace, name, _ := strings.Cut(account, "/")
-			review, err := c.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			review, err := c.kube.AuthorizationV1().LocalSubjectAccessReviews(e.Namespace).Create(ctx, &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace}, Spec: authorizationv1.SubjectAccessReviewSpec{
 				User: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: group, Resource: strings.ToLower(e.Lock) + "s", Namespace: e.Namespace, Name: e.Name},
 			}}, metav1.CreateOptions{})
 			if err != nil {
 				return err
 			}
-			if !review.Status.Allowed {
-				in.Lacking = append(in.Lacking, diagnosis.Lack{Account: account, Lock: e.Namespace + "/" + e.Name})
+			right := diagnosis.Right{Account: account, Lock: e.Namespace + "/" + e.Name}
+			if review.Status.Allowed {
+				in.Granted = append(in.Granted, right)
+			} else {
+				in.Lacking = append(in.Lacking, right)
 			}
 		}
 	}
@@ -198,12 +201,9 @@ func (c *clients) readWebhooks(ctx context.Context, in *diagnosis.Input) error {
 	if !slices.ContainsFunc(in.Candidates, diagnosis.ByWebhook) {
 		return nil
 	}
+	in.Webhooks = []diagnosis.Webhook{}
 	add := func(kind, configuration string, i int, name string, conditions []admissionv1.MatchCondition) {
-		w := diagnosis.Webhook{Kind: kind, Configuration: configuration, Index: i, Name: name}
-		for _, condition := range conditions {
-			w.Conditions = append(w.Conditions, condition.Name)
-		}
-		in.Webhooks = append(in.Webhooks, w)
+		in.Webhooks = append(in.Webhooks, diagnosis.Webhook{Kind: kind, Configuration: configuration, Index: i, Name: name, Conditions: conditions})
 	}
 	validating, err := c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -317,6 +317,7 @@ func (c *clients) readPermissions(ctx context.Context, in *diagnosis.Input) erro
 		{authorizationv1.ResourceAttributes{Verb: "get", Group: admission, Resource: "mutatingwebhookconfigurations", Name: defaultTag}, "read the default revision"},
 		{authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward"}, "page"},
 	}
+	in.User = c.requester(ctx)
 	for _, r := range append(needed, lockPermissions(in)...) {
 		a := r.attributes
 		a.Namespace = c.at
