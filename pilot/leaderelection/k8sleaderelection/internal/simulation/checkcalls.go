@@ -152,7 +152,7 @@ func (w *world) anyFollower() bool {
 // attends reports whether changes of the lock reach the process and no hanging call delays it.
 func (n *node) attends() bool {
 	hangs := n.p != nil && n.p.call != nil && n.w.now.since(n.p.call.sentAt) > slow/4
-	return !hangs && n.p != nil && n.p.watching && !n.p.s.Stopping && !n.paused && max(n.apiDown, n.muted) < n.w.now && !n.p.cut
+	return !hangs && n.p != nil && n.p.watching && !n.p.s.Stopping && !n.paused && max(n.apiDown, n.muted.add(slow)) < n.w.now && !n.p.cut
 }
 
 // leaderChanged is called when run functions start, are cancelled, or end with their process.

@@ -16,8 +16,8 @@ type slowness struct {
 	// steady: nothing but the ends of processes disturbs the run. The delays are constant and do not end with the faults, so no
 	// leader may lose its term.
 	steady bool
-	// ended: before the first term, an end was demanded of a process that had acquired the lock or was acquiring it. The first term
-	// then begins after a release or a lease.
+	// ended: before the first term, an end was demanded of the only process, or of one that had acquired the lock or was acquiring it.
+	// The first term then begins after the next start, a release or a lease.
 	ended bool
 }
 
@@ -88,7 +88,8 @@ func (w *world) checkFirstTerm(start Time) {
 // endsBeforeFirstTerm notes that a fault ends the process of a node.
 func (w *world) endsBeforeFirstTerm(n *node) {
 	p := n.root().p
-	if w.result.Terms == 0 && p != nil && (w.store.now.snap.Record.Holder == p.id || p.call != nil && p.call.op == core.Acquire) {
+	only := !slices.ContainsFunc(w.nodes, func(o *node) bool { return o != n.root() && o.p != nil })
+	if w.result.Terms == 0 && p != nil && (only || w.store.now.snap.Record.Holder == p.id || p.call != nil && p.call.op == core.Acquire) {
 		w.slow.ended = true
 	}
 }
