@@ -4,13 +4,16 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -90,4 +93,40 @@ func steal(t *testing.T, s *stage, as kubernetes.Interface, name string, configM
 	lock.Spec.HolderIdentity = new(string)
 	_, err = as.CoordinationV1().Leases(s.namespace).Update(t.Context(), lock, metav1.UpdateOptions{})
 	return err
+}
+
+// The first candidate acquires the lock of each controller, of each type, while the fence is in effect and no lock exists. Then its guarded
+// writes are admitted.
+func TestFence_FirstAcquisition(t *testing.T) {
+	t.Parallel()
+	for _, lock := range []string{"configmap", "lease", "multi"} {
+		t.Run(lock, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, "")
+			s.installPlane(lock)
+			bundle := func(as kubernetes.Interface) error {
+				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace.ConfigMapName}}
+				_, err := as.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), o, metav1.CreateOptions{DryRun: dryRun})
+				return err
+			}
+			stranger, candidate := s.pod("stranger"), s.identity("a", account)
+			eventually(t, "the fence is in effect", func() bool { return fence.IsRefusal(bundle(stranger)) })
+			for _, e := range bootstrap.FencedElections(bootstrap.Config{}) {
+				c := leaderelection.Config{Identity: "a", Revision: "stable", ElectionID: e.ID, PerRevision: e.PerRevision, DefaultWatcher: defaults.New("stable")}
+				switch {
+				case e.Lease:
+				case lock == "configmap":
+					c.Lock = leaderelection.LockTypeConfigMap
+				case lock == "multi":
+					c.Predecessor = &leaderelection.Predecessor{Name: e.ID, Lock: leaderelection.LockTypeConfigMap, Hold: true}
+				}
+				first, _ := s.run(candidate, c)
+				eventually(t, e.ID+" is led", first.IsLeader)
+				if e.ID == leaderelection.NamespaceController {
+					eventually(t, "its leader writes", func() bool { return bundle(first.Client().Kube()) == nil })
+				}
+			}
+			s.refused("a write of another pod", bundle(stranger))
+		})
+	}
 }
