@@ -3,17 +3,21 @@ package gitops
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/polling"
 	"github.com/fluxcd/pkg/ssa"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 const fluxGroup = "kustomize.toolkit.fluxcd.io"
@@ -77,8 +81,36 @@ func TestFlux(t *testing.T) {
 		{"default revision with ssa: IfNotPresent", p.defaultKept},
 		{"first apply after a kustomization with the Lease", func() { p.inInventory(f) }},
 	})
+	p.overQuota()
 	p.transferred(terms)
 	p.recreated()
+}
+
+// overQuota: a Gateway reports why the API server rejects its Pods.
+func (p *plane) overQuota() {
+	p.kubectl("", "create", "namespace", "shop")
+	p.kubectl(`
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: none, namespace: shop}
+spec: {hard: {pods: 0}}
+`, "--namespace=shop", "apply", "-f", "-")
+	p.kubectl("", "--namespace=shop", "patch", "resourcequota/none", "--subresource=status", "--type=merge", "-p", `{"status":{"hard":{"pods":"0"},"used":{"pods":"0"}}}`)
+	harness.Until(p.t, "the quota is in effect", func() bool {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+		_, err := p.kube.Kube().CoreV1().Pods("shop").Create(p.t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "exceeded quota")
+	})
+	p.kubectl(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: gw, namespace: shop}
+spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTTP}]}
+`, "--namespace=shop", "apply", "-f", "-")
+	harness.Until(p.t, "the Gateway reports the quota", func() bool {
+		message := p.kubectl("", "--namespace=shop", "get", "gateway/gw", "-o", `jsonpath={.status.conditions[?(@.type=="Programmed")].message}`)
+		return strings.Contains(message, "FailedCreate: ") && strings.Contains(message, "exceeded quota")
+	})
 }
 
 // defaultKept: Flux keeps the default revision that electionctl has set if the webhook has the annotation of docs/upgrade.md.
