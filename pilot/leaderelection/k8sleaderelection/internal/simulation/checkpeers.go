@@ -10,7 +10,7 @@ func (c *checks) startWithPeers(p *process) {
 			continue
 		}
 		for _, work := range n.q.works {
-			if !work.over && !c.excused(p, n.q, work) {
+			if !c.excused(p, n.q, work) {
 				c.w.violate(Peers, "%v starts while run functions of %v run", p, n.q)
 			}
 		}

@@ -155,6 +155,23 @@ func (n *node) testament() *process {
 	return nil
 }
 
+// turn returns the peer of the node if its next turn is due.
+func (n *node) turn() *peer {
+	if n.q == nil || n.paused || n.q.due > n.q.mono() {
+		return nil
+	}
+	return n.q
+}
+
+// playHindered is the turn of a peer with a fault of its first call.
+func (n *node) playHindered(h hindrance) {
+	n.q.hindrance = h
+	n.q.play()
+	if n.q != nil {
+		n.q.hindrance = 0
+	}
+}
+
 func (n *node) first() bool { return n == n.w.nodes[0] }
 
 // moves are the choices of an exploration, apart from the passing of time.
@@ -176,6 +193,13 @@ var moves = []move{
 	{name: "run functions return", count: if1(func(p *process) bool { return p.alive && !p.work }), do: once((*process).returned), waits: func(n *node) bool {
 		return n.p.slow && n.w.now.add(tick) <= n.p.returnAt
 	}},
+	{name: "peer", effect: changes, count: func(n *node) int { return may(n.turn() != nil) }, do: func(n *node, _ int) { n.q.play() }},
+	{name: "peer returns", count: func(n *node) int { return may(n.q != nil && !n.paused && n.q.cancelled() != nil) }, do: func(n *node, _ int) {
+		n.q.returned(n.q.cancelled())
+	}},
+	{name: "default of peer", count: func(n *node) int { return may(n.q != nil && n.q.defaultRevision != n.w.defaultRevision) }, do: func(n *node, _ int) {
+		n.q.defaultRevision = n.w.defaultRevision
+	}},
 	{name: "start", when: atRest, count: func(n *node) int { return may(n.idle()) }, do: func(n *node, _ int) { n.start() }},
 	{name: "resume", when: atRest, count: func(n *node) int { return may(n.paused) }, do: func(n *node, _ int) { n.resume() }},
 	{name: "witness", when: atRest, count: func(n *node) int { return may(n.testament() != nil) }, do: func(n *node, _ int) {
@@ -183,11 +207,21 @@ var moves = []move{
 	}},
 	{name: "drop", when: atRest, count: func(n *node) int { return may(len(n.flying) > 0 && n.flying[0].p.ended) }, do: func(n *node, _ int) { n.takeOff(0) }},
 
-	{name: "lose request", when: fault, count: func(n *node) int { return len(n.flying) }, do: func(n *node, i int) { n.hinder(n.takeOff(i)) }},
-	{name: "lose answer", when: fault, count: func(n *node) int { return may(n.p != nil && n.p.hasReply()) }, do: once(func(p *process) {
-		p.call.served = false
-		p.n.hinder(p.call)
-	})},
+	{name: "lose request", when: fault, count: func(n *node) int { return len(n.flying) + may(n.turn() != nil) }, do: func(n *node, i int) {
+		if i == len(n.flying) {
+			n.playHindered(loseRequest)
+			return
+		}
+		n.hinder(n.takeOff(i))
+	}},
+	{name: "lose answer", when: fault, count: func(n *node) int { return may(n.p != nil && n.p.hasReply() || n.turn() != nil) }, do: func(n *node, _ int) {
+		if n.p == nil {
+			n.playHindered(loseAnswer)
+			return
+		}
+		n.p.call.served = false
+		n.hinder(n.p.call)
+	}},
 	{name: "unknown answer", when: fault, count: if1((*process).hasReply), do: once(func(p *process) {
 		p.call.result = core.Unknown
 		p.n.hinder(p.call)
@@ -212,20 +246,22 @@ var moves = []move{
 		p.closeWatch(0)
 		p.late = true
 	})},
-	{name: "kill", when: fault, count: func(n *node) int { return may(n.p != nil) }, do: func(n *node, _ int) { n.kill("killed") }},
-	{name: "stop", when: fault, count: if1(func(p *process) bool { return !p.s.Stopping }), do: func(n *node, _ int) { n.stop() }},
+	{name: "kill", when: fault, count: func(n *node) int { return may(n.p != nil || n.q != nil) }, do: func(n *node, _ int) { n.kill("killed") }},
+	{name: "stop", when: fault, count: func(n *node) int {
+		return may(!n.paused && (n.p != nil && !n.p.s.Stopping || n.q != nil && !n.q.stops))
+	}, do: func(n *node, _ int) { n.stop() }},
 	{name: "fail", when: fault, count: if1(func(p *process) bool { return p.work }), do: once(func(p *process) {
 		p.stopAsked = true
 		p.input(core.Input{Kind: core.StepDown}, view{})
 	})},
 	{name: "unfit", when: fault, count: if1(func(p *process) bool { return true }), do: once(func(p *process) { p.w.fitness(p, !p.unfit) })},
-	{name: "pause", when: fault, count: func(n *node) int { return may(n.awake() != nil) }, do: func(n *node, _ int) { n.pause(0, false) }},
+	{name: "pause", when: fault, count: func(n *node) int { return may(!n.paused && (n.p != nil || n.q != nil)) }, do: func(n *node, _ int) { n.pause(0, false) }},
 	{name: "flip", when: fault, count: func(n *node) int { return may(n.first() && n.w.mode.Ranked) }, do: func(n *node, _ int) { n.w.flip() }},
 	{name: "delete", when: fault, count: ofLock, do: func(n *node, _ int) { n.w.deleteLock() }},
-	{name: "edit", when: fault, count: func(n *node) int { return 3 * ofLock(n) }, do: func(n *node, kind int) {
+	{name: "edit", when: fault, count: func(n *node) int { return 3 * ofLock(n) * may(!n.w.mode.peers()) }, do: func(n *node, kind int) {
 		[]func(){n.w.emptyRecord, n.w.corruptRecord, n.w.steal}[kind]()
 	}},
-	{name: "forge", when: fault, count: func(n *node) int { return forgeries * ofLock(n) }, do: func(n *node, seed int) { n.w.forgeWith(seed) }},
+	{name: "forge", when: fault, count: func(n *node) int { return forgeries * ofLock(n) * may(!n.w.mode.peers()) }, do: func(n *node, seed int) { n.w.forgeWith(seed) }},
 	{name: "operator", when: fault, count: func(n *node) int { return 4 * ofLock(n) }, do: func(n *node, kind int) { n.w.operateWith(kind) }},
 }
 
@@ -377,6 +413,9 @@ func (w *world) continueCalmly() {
 	w.rng = rand.New(rand.NewPCG(uint64(w.now), 1))
 	w.calm = w.now
 	w.rest = w.now.add(w.timing.bound())
+	if w.mode.peers() {
+		w.rest = w.rest.add(w.timing.peerBound())
+	}
 	w.end = w.rest.add(w.timing.quiet)
 	for _, n := range w.nodes {
 		for _, c := range n.flying {
@@ -384,7 +423,13 @@ func (w *world) continueCalmly() {
 				c.p.arrive(c, func(late time.Duration, r core.Result, v *view) { w.after(late, func() { c.p.answer(c, r, v) }) })
 			})
 		}
-		if n.resume(); n.p == nil {
+		if n.resume(); n.q != nil {
+			n.q.plan()
+			for work := n.q.cancelled(); work != nil; work = n.q.cancelled() {
+				n.q.returned(work)
+			}
+		}
+		if n.p == nil {
 			continue
 		}
 		n.p.continueCalmly()

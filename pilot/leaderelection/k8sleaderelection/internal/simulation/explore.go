@@ -18,6 +18,7 @@ import (
 type Bounds struct {
 	Keys    []string // revisions of the processes; the first is the default, if they differ
 	Witness bool     // each node has a witness
+	Peer    bool     // the last process is an istiod
 	Settled bool     // a leader exists at the beginning; otherwise all processes start
 	Faults  int      // number of faults in a schedule
 	Kinds   []string // possible faults; if empty, all
@@ -84,12 +85,18 @@ func (b *Bounds) orders(begin ...int) [][]int {
 	}
 	var all [][]int
 	named := b.Faults > 0 && b.allows("forge")
-	for n, key := range b.Keys {
-		if key == b.Keys[len(begin)] && !slices.Contains(begin, n) && (!named || n == len(begin)) {
+	for n := range b.Keys {
+		if b.equal(n, len(begin)) && !slices.Contains(begin, n) && (!named || n == len(begin)) {
 			all = append(all, b.orders(append(slices.Clip(begin), n)...)...)
 		}
 	}
 	return all
+}
+
+// equal reports whether two nodes are equal at the beginning.
+func (b *Bounds) equal(n, m int) bool {
+	last := len(b.Keys) - 1
+	return b.Keys[n] == b.Keys[m] && (!b.Peer || n != last && m != last || n == m)
 }
 
 // smallTiming has the durations of an exploration in ticks.
@@ -101,6 +108,9 @@ const began = Time(time.Hour)
 // first returns the world at the beginning. Its mode has all faults, so that the checks expect no more than in such a mode.
 func (b *Bounds) first(recorded scenarios) *world {
 	m := Mode{Ranked: b.ranked(), Edits: 1, Pauses: 1, Stops: 1, Cuts: 1, Orders: 1, Unfits: 1, Forgers: 1, Net: 0.1, Drop: 0.1, Late: 0.1, Fail: 0.1, Lag: 0.1}
+	if b.Peer {
+		m.Peers = 1
+	}
 	w := &world{Options: Options{Bug: b.Bug}, rng: noRandom, mode: m, timing: smallTiming, forgery: forgeries}
 	w.choosing = choosing{on: true, bounds: b, recorded: recorded}
 	w.now = began
@@ -109,8 +119,11 @@ func (b *Bounds) first(recorded scenarios) *world {
 	if m.Ranked {
 		w.defaultRevision = core.DefaultRevision{Synced: true, Revision: b.Keys[0]}
 	}
-	for _, key := range b.Keys {
+	for i, key := range b.Keys {
 		n := w.newNode()
+		if b.Peer && i == len(b.Keys)-1 {
+			n.kind = istiod
+		}
 		n.key, n.witnessed = key, b.Witness
 		n.clocks = &clocks{rate: 1, monoZero: int64(time.Hour), bootZero: int64(2 * time.Hour), hasBoot: true, asleepAt: -1, wallZero: 1_780_000_000e9}
 		n.start()

@@ -19,6 +19,8 @@ var small = []struct {
 	{"two revisions with witnesses", Bounds{Keys: []string{"stable", "canary"}, Witness: true, Settled: true}},
 	{"three equal processes", Bounds{Keys: []string{"stable", "stable", "stable"}, Settled: true}},
 	{"three processes of two revisions", Bounds{Keys: []string{"stable", "canary", "canary"}, Settled: true}},
+	{"a process and an istiod", Bounds{Keys: []string{"stable", "canary"}, Peer: true, Settled: true}},
+	{"two processes and an istiod", Bounds{Keys: []string{"stable", "canary", "canary"}, Peer: true, Settled: true}},
 	{"two equal processes that start", Bounds{Keys: []string{"stable", "stable"}}},
 	{"two revisions that start", Bounds{Keys: []string{"stable", "canary"}}},
 }
@@ -206,7 +208,7 @@ const (
 
 // unexplored are the modes and bugs that the bounds of explorations exclude.
 var unexplored = map[string]string{
-	"mixed": "peers", "mixed-bad": "peers", "namesake": "peers", "client-go": "peers", "witness-mixed": "peers",
+	"namesake": "a peer that restarts as another elector", "client-go": "client-go peers",
 	"coordinated": "coordinator", "coordinated-bad": "coordinator", "coordinated-mixed": "coordinator", "coordinator-gone": "coordinator",
 	"held": "second lock", "held-bad": "second lock", "slow": "slow answers", "slow-dead": "slow answers", "slow-bad": "slow answers", "herd": "many candidates",
 	"coordinator-removed": "coordinator", "strangers": "records with other leases", "external": "KeyComparisonFunc", "duplicates": "two processes of one name", "barred": "rejected writes", "lagging": "late watches",
@@ -222,6 +224,7 @@ var unexplored = map[string]string{
 // needs has the faults that show a bug. Other bugs are found without faults or with the first kinds.
 var needs = map[string][]string{
 	"leads-after-unknown-handover": {"flip", "unknown answer"}, "hold-ignored": {"operator", "flip"}, "witness-ignores-uid": {"kill", "delete"},
+	"settling-removes-marker": {"flip", "stop"}, "former-marker-ignored": {"flip", "stop"},
 }
 
 // TestExplore_PlantedBugs shows that explorations find violations. Without EXPLORE_SECONDS, it explores with the first bugs only.
@@ -243,6 +246,9 @@ func TestExplore_PlantedBugs(t *testing.T) {
 		b := Bounds{Keys: []string{"stable", "stable"}, Witness: mode.Witness > 0, Bug: &bug, Calm: 50}
 		if mode.Ranked {
 			b.Keys[1] = "canary"
+		}
+		if b.Peer = mode.Peers > 0; b.Peer {
+			b.Keys = []string{"stable", "stable", "canary"}
 		}
 		findBug(t, b)
 	}

@@ -47,7 +47,8 @@ const (
 )
 
 // owned are the types that belong to one world.
-var owned = []reflect.Type{reflect.TypeFor[world](), reflect.TypeFor[node](), reflect.TypeFor[process](), reflect.TypeFor[term](), reflect.TypeFor[call]()}
+var owned = []reflect.Type{reflect.TypeFor[world](), reflect.TypeFor[node](), reflect.TypeFor[process](), reflect.TypeFor[term](), reflect.TypeFor[call](),
+	reflect.TypeFor[peer](), reflect.TypeFor[peerWork]()}
 
 // unread are fields that do not distinguish states: constants, sums of other fields, what the random runs use, and what only the
 // checks of quiet, effort, reports, changes and prompt read.
@@ -59,13 +60,14 @@ var unread = map[string]bool{
 	"call.base": true, "call.attempts": true, "call.answered": true, "call.rejected": true, "call.after": true, "call.sentAt": true, "call.foreign": true,
 	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
 	"Snapshot.Sum": true, "sight.sum": true, "witness.oustedKey": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,
+	"peer.id": true, "peer.key": true, "peer.n": true, "peer.turn": true, "peer.timing": true, "peer.serial": true,
 	"Displaced.ByEqual": true,
 }
 
 // deadlines are times that are compared with now only.
 var deadlines = map[string]bool{
 	"State.SyncBy": true, "Claim.SyncBy": true, "Sight.PollAt": true, "Effort.Next": true, "Requests.NotBefore": true, "BackOff.CoolDown": true,
-	"BackOff.Until": true, "Displaced.NotBefore": true, "schedule.wake": true, "schedule.until": true,
+	"BackOff.Until": true, "peer.due": true, "peer.roundEnds": true, "Displaced.NotBefore": true, "schedule.wake": true, "schedule.until": true,
 }
 
 // versions are numbers of changes of the store.
@@ -84,7 +86,7 @@ var shapes = func() map[reflect.Type]*shape {
 
 var timeType = reflect.TypeFor[Time]()
 
-var processShape, viewShape, callShape = shapes[owned[2]], shapes[reflect.TypeFor[view]()], shapes[owned[4]]
+var processShape, viewShape, callShape, peerShape = shapes[owned[2]], shapes[reflect.TypeFor[view]()], shapes[owned[4]], shapes[owned[5]]
 
 func shapeOf(all map[reflect.Type]*shape, t reflect.Type) *shape {
 	if s := all[t]; s != nil {
@@ -292,6 +294,15 @@ func (f *fingerprinter) node(n *node) {
 	f.flag(n.paused)
 	for _, c := range n.flying {
 		f.call(c)
+	}
+	if q := n.q; q != nil {
+		f.known = append(f.known, unsafe.Pointer(q))
+		like := *q
+		if like.raw = 1; q.raw != f.w.store.now.snap.Sum {
+			like.raw = 0
+		}
+		f.parts(peerShape, unsafe.Pointer(&like))
+		return
 	}
 	if n.p == nil {
 		f.number(0)
@@ -629,10 +640,14 @@ func (f *fingerprinter) pointer(s *shape, at unsafe.Pointer) {
 	}
 	f.known = append(f.known, at)
 	f.number(uint64(len(f.known)))
-	if s == processShape {
+	switch s {
+	case processShape:
 		f.string((*process)(at).id)
 		f.flag((*process)(at).ended)
-		return
+	case peerShape:
+		f.string((*peer)(at).id)
+		f.flag((*peer)(at).ended)
+	default:
+		f.parts(s, at)
 	}
-	f.parts(s, at)
 }

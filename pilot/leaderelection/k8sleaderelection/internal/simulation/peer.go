@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,9 +57,12 @@ type peer struct {
 	serial          int
 	defaultRevision core.DefaultRevision // of its own watcher
 	ended           bool
-	stops           bool // it is being stopped
-	pausedAt        Time // last true time at which it was paused
-	turn            int  // number of the current callback
+	stops           bool      // it is being stopped
+	pausedAt        Time      // last true time at which it was paused
+	turn            int       // number of the current callback
+	hindrance       hindrance // of its next call, in an exploration
+	next            turn      // what it does at due
+	due             core.Instant
 
 	// State of the elector.
 	leads      bool
@@ -77,7 +81,6 @@ type peer struct {
 // peerWork is the run functions of one cycle of a peer.
 type peerWork struct {
 	term *term
-	over bool // they have returned
 	// let: the elector released the lock before they returned.
 	let bool
 }
@@ -109,17 +112,56 @@ func (t timing) grace() time.Duration {
 
 func (q *peer) mono() core.Instant { return q.n.clocks.mono(q.w.now) }
 
-// later calls what on the clock of the peer, unless another call replaced it.
-func (q *peer) later(d time.Duration, what func()) {
+// hindrance is a fault of a call.
+type hindrance uint8
+
+const (
+	loseRequest hindrance = 1 + iota
+	loseAnswer
+)
+
+// turn is what a peer does next.
+type turn uint8
+
+const (
+	attempts turn = iota
+	rounds
+	renews
+	loses
+	ends
+)
+
+// later plans a turn on the clock of the peer, which replaces another one.
+func (q *peer) later(d time.Duration, next turn) {
+	q.next, q.due = next, q.mono().After(d)
+	q.plan()
+}
+
+func (q *peer) plan() {
 	q.turn++
 	turn := q.turn
-	q.w.at(q.n.clocks.when(q.mono().After(d)), func() {
+	q.w.at(q.n.clocks.when(q.due), func() {
 		q.n.run(func() {
 			if q.turn == turn && !q.ended {
-				what()
+				q.play()
 			}
 		})
 	})
+}
+
+func (q *peer) play() {
+	switch q.next {
+	case attempts:
+		q.attempt()
+	case rounds:
+		q.round()
+	case renews:
+		q.renew()
+	case loses:
+		q.lose()
+	case ends:
+		q.n.kill("has ended")
+	}
 }
 
 // campaign begins a cycle. The elector forgets everything.
@@ -136,7 +178,7 @@ func (q *peer) attempt() {
 			return
 		}
 		wait := float64(q.timing.retry) * (1 + 1.2*q.w.rng.Float64())
-		q.later(time.Duration(wait), q.attempt)
+		q.later(time.Duration(wait), attempts)
 	})
 }
 
@@ -160,15 +202,15 @@ func (q *peer) renew() {
 	q.try(began.Until(q.roundEnds), func(renewed bool) {
 		if renewed {
 			q.work().term = q.term
-			q.later(q.timing.retry, q.round)
+			q.later(q.timing.retry, rounds)
 			return
 		}
 		next := max(q.mono(), began.After(q.timing.retry))
 		if next >= q.roundEnds {
-			q.later(q.mono().Until(q.roundEnds), q.lose)
+			q.later(q.mono().Until(q.roundEnds), loses)
 			return
 		}
-		q.later(q.mono().Until(next), q.renew)
+		q.later(q.mono().Until(next), renews)
 	})
 }
 
@@ -180,12 +222,7 @@ func (q *peer) lose() {
 	q.w.tracef("%s: run functions are cancelled", q)
 	q.w.checks.leaderChanged()
 	work := q.work()
-	q.w.at(q.n.clocks.when(q.mono().After(q.w.within(q.timing.wind()))), func() {
-		q.n.run(func() {
-			work.over = true
-			q.w.tracef("%s: run functions returned", q)
-		})
-	})
+	q.w.at(q.n.clocks.when(q.mono().After(q.w.within(q.timing.wind()))), func() { q.n.run(func() { q.returned(work) }) })
 	then := q.campaign
 	if q.stops {
 		then = q.end
@@ -197,8 +234,22 @@ func (q *peer) lose() {
 	q.release(work, func(bool) { then() })
 }
 
+// returned removes run functions that have returned.
+func (q *peer) returned(work *peerWork) {
+	q.works = slices.DeleteFunc(q.works, func(x *peerWork) bool { return x == work })
+	q.w.tracef("%s: run functions returned", q)
+}
+
+// cancelled returns run functions that have not returned since they were cancelled.
+func (q *peer) cancelled() *peerWork {
+	if len(q.works) == 0 || q.leads && len(q.works) == 1 {
+		return nil
+	}
+	return q.works[0]
+}
+
 // end ends the process after its run functions have returned.
-func (q *peer) end() { q.later(q.w.within(q.timing.wind()), func() { q.n.kill("has ended") }) }
+func (q *peer) end() { q.later(q.w.within(q.timing.wind()), ends) }
 
 func (q *peer) stop() {
 	q.n.run(func() {

@@ -124,6 +124,17 @@ func (q *peer) put(ends core.Instant, r core.Record, expired bool, done func(boo
 // request is one call. It is answered exactly once.
 func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), done func(core.Result, view)) {
 	w := q.w
+	if w.choosing.on {
+		r, v := core.Unknown, view{}
+		if q.hindrance != loseRequest {
+			r, v = arrive()
+		}
+		if q.hindrance != 0 {
+			r, v, q.hindrance = core.Unknown, view{}, 0
+		}
+		done(r, v)
+		return
+	}
 	q.turn++
 	turn := q.turn
 	answer := func(r core.Result, v view) {

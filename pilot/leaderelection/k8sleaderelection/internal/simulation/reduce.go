@@ -59,7 +59,7 @@ func (n *node) mayAct() bool { return n.p != nil && n.p.mayAct() }
 // effectOf returns the effect of one move.
 func (w *world) effectOf(c choice) effect {
 	is := moves[c.move].effect
-	if is != changes {
+	if is != changes || w.nodes[c.node].q != nil {
 		return is
 	}
 	call := w.nodes[c.node].flying[c.variant]
