@@ -158,7 +158,7 @@ func (s single) renewal() string {
 			"object.metadata.annotations.size() == oldObject.metadata.annotations.size()",
 			fmt.Sprintf("object.metadata.annotations.all(k, k == %s || k in oldObject.metadata.annotations && object.metadata.annotations[k] == oldObject.metadata.annotations[k])",
 				quote(k8sresourcelock.LeaderElectionRecordAnnotationKey)),
-			sameField("data"), sameField("binaryData"))
+			sameField("data"), sameField("binaryData"), sameField("immutable"))
 	}
 	return strings.Join(append(clauses, fmt.Sprintf("(%s) <= %d", managed("object"), plainManaged), sameField("metadata.labels"), sameField("metadata.ownerReferences"), sameField("metadata.finalizers")), " && ")
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -49,6 +51,10 @@ func TestLock_Changes(t *testing.T) {
 		}{
 			{"a follower empties it", held, b, content{transitions: 3}, false},
 			{"a follower renews it for the holder", held, b, later, false},
+			{"the holder renews and lowers the transitions", held, a, content{holder: "a", transitions: 2, renewed: epoch.Add(second)}, false},
+			{"the holder renews and names another", held, a, content{holder: "b", transitions: 3, renewed: epoch.Add(second)}, false},
+			{"a pod of the holder's name in another namespace renews it", held, elsewhere, later, false},
+			{"an unbound token renews it", held, unbound, later, false},
 			{"a follower gives it to a third who has asked", content{holder: "a", transitions: 3, notes: request("c")}, b, content{holder: "c", transitions: 4}, false},
 			{"a follower takes it without a new term", held, b, content{holder: "b", transitions: 3}, false},
 			{"a follower lowers the transitions", held, b, content{holder: "b", transitions: 2}, false},
@@ -106,6 +112,7 @@ func TestLock_CreateAndDelete(t *testing.T) {
 		}
 		s.refused("a follower deletes it", s.delete(b), "only its holder or an operator may delete it")
 		s.refused("a follower deletes all of its kind", s.request(b, http.MethodDelete).Do(t.Context()).Error())
+		s.allowed("a follower deletes a collection without locks", s.request(b, http.MethodDelete).Param("labelSelector", "not=locks").Do(t.Context()).Error())
 		s.allowed("an operator deletes it", s.delete(s.admin))
 		s.refused("making it for another", s.createDry(b, content{holder: "a"}))
 		s.refused("making it with an unbound token", s.createDry(s.unbound(account), content{holder: "b"}))
@@ -178,6 +185,46 @@ func TestLock_OwnersAndFinalizers(t *testing.T) {
 		t.Log("a new lock has none")
 		s.allowed("an operator deletes it", s.delete(s.admin))
 		s.refused("making it with a finalizer", s.createDry(b, content{holder: "b"}, "example.com/held"), "ownerReferences and finalizers")
+	})
+}
+
+// The guard does not evaluate renewals of the holder. A write that also makes another change is no renewal.
+func TestLock_RenewalWithMore(t *testing.T) {
+	both(t, func(t *testing.T, kind record.Kind) {
+		s, a, _ := guardedLock(t, kind)
+		renew := func(change func(metav1.Object)) error {
+			object := s.object(content{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": ""}})
+			change(object)
+			if kind == record.Lease {
+				present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(t.Context(), election, metav1.GetOptions{})
+				s.must(present, err)
+				object.SetResourceVersion(present.ResourceVersion)
+			}
+			return s.request(a, http.MethodPut).Name(election).Param("dryRun", metav1.DryRunAll).Body(object).Do(t.Context()).Error()
+		}
+		large := strings.Repeat("x", 70<<10)
+		labels := map[string]string{}
+		for i := range 700 {
+			labels[strings.Repeat("x", 40)+strconv.Itoa(i)] = strings.Repeat("y", 60)
+		}
+		s.put(content{holder: "a", transitions: 3, notes: map[string]string{"x": ""}})
+		s.refused("with an owner", renew(func(o metav1.Object) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "gone", UID: "u"}})
+		}), "ownerReferences and finalizers")
+		s.refused("with a finalizer", renew(func(o metav1.Object) { o.SetFinalizers([]string{"example.com/held"}) }), "ownerReferences and finalizers")
+		s.refused("with large labels", renew(func(o metav1.Object) { o.SetLabels(labels) }), "too large")
+		s.refused("with a large annotation in the place of another", renew(func(o metav1.Object) { o.GetAnnotations()["x"] = large }), "too large")
+		s.refused("with one more large annotation", renew(func(o metav1.Object) { o.GetAnnotations()["y"] = large }), "too large")
+		if kind == record.ConfigMap {
+			s.refused("with large data", renew(func(o metav1.Object) { o.(*corev1.ConfigMap).Data = map[string]string{"x": large} }), "too large")
+			s.refused("with large binary data", renew(func(o metav1.Object) { o.(*corev1.ConfigMap).BinaryData = map[string][]byte{"x": []byte(large)} }), "too large")
+			s.refused("that makes the lock immutable", renew(func(o metav1.Object) { o.(*corev1.ConfigMap).Immutable = new(true) }), "immutable")
+			s.refused("with a word as time", renew(func(o metav1.Object) {
+				raw := o.GetAnnotations()[locks.LeaderElectionRecordAnnotationKey]
+				o.GetAnnotations()[locks.LeaderElectionRecordAnnotationKey] = strings.Replace(raw, `"renewTime":"`, `"renewTime":"tomorrow `, 1)
+			}))
+		}
+		s.allowed("a renewal", renew(func(metav1.Object) {}))
 	})
 }
 

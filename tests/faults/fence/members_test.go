@@ -71,6 +71,7 @@ func TestFence_MemberLeases(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	s.allowed("another account", patched(s.podOf("o", "other").Kube(), t, s.namespace, "not-a-lock", seize))
 	if err := patched(one, t, s.namespace, "another-lock", seize); err != nil {
 		t.Errorf("a lock that it may update: %v", err)
 	}

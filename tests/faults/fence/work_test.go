@@ -37,6 +37,24 @@ func TestFence_AdmitsOnlyHolder(t *testing.T) {
 	})
 }
 
+// Candidates cannot delete guarded objects as a part of a collection. The policy rejects no other collection.
+func TestFence_Collections(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, record.Lease)
+	a, _ := s.guarded()
+	for _, name := range []string{guarded, "free"} {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"is": name}}}
+		s.must(s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), object, metav1.CreateOptions{}))
+	}
+	remove := func(as kubernetes.Interface, selector string) error {
+		return as.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{LabelSelector: selector})
+	}
+	s.refused("a guarded object, also by the leader", remove(a, "is="+guarded), "cannot be deleted as a collection")
+	s.refused("a collection with a guarded object", remove(a, "is"), "cannot be deleted as a collection")
+	s.allowed("a collection without one", remove(a, "is=free"))
+	s.allowed("a collection of another account", remove(s.podOf("o", "other").Kube(), "is="+guarded))
+}
+
 // unbound is a client with a token of a service account alone.
 func (s *stage) unbound(account string) kubernetes.Interface {
 	s.t.Helper()
