@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"incumbent.dev/incumbent/internal/electionmetrics"
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
@@ -168,6 +169,7 @@ func (s *site) elect(rows []election) error {
 		s.elections.Add(le)
 		s.mine = append(s.mine, le)
 		s.metrics.leader.WithLabelValues(le.Status().Lock).Set(0)
+		s.metrics.MustRegister(electionmetrics.New(le))
 	}
 	return nil
 }

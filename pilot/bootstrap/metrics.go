@@ -7,12 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 )
 
 // metrics are the metrics of a server in one cluster. The first two have the names and meaning of client-go. Metrics that
-// describe the current state are in statusCollector.
+// describe the current state are in package electionmetrics.
 type metrics struct {
 	// Registerer adds the label cluster="remote" for the remote cluster. Each cluster has its own registry, because a
 	// registry cannot have a metric with and without a label.
@@ -135,73 +135,15 @@ func (m *metrics) ObserveDuration(name string, what k8sleaderelection.Interval, 
 	}
 }
 
-// statusCollector collects the current state of a site's elections.
-type statusCollector struct{ site *site }
-
-var (
-	validityLeft = prometheus.NewDesc("incumbent_election_validity_left_seconds",
-		"How long this process may act without another renewal. 0 if it may not act.", []string{"name"}, nil)
-	validity = prometheus.NewDesc("incumbent_election_validity_seconds",
-		"How long an acknowledged renewal allows the leader to act: the renew deadline.", []string{"name"}, nil)
-	candidate = prometheus.NewDesc("incumbent_election_candidate",
-		"1 if this process can lead: it is a candidate, its caches are warm and it is fit. Else 0. The label revision is its own.",
-		[]string{"name", "revision"}, nil)
-	handoverWait = prometheus.NewDesc("incumbent_election_handover_wait_seconds",
-		"How long this process has had a reason to request the lock, or has been draining to hand it over. Else 0.",
-		[]string{"name"}, nil)
-	token = prometheus.NewDesc("incumbent_election_term_token",
-		"Fencing token of the current term of this process. Absent if it has no term.", []string{"name"}, nil)
-	transitions = prometheus.NewDesc("incumbent_election_term_transitions",
-		"Number of terms in the record of the lock, as last observed.", []string{"name"}, nil)
-	longDuration = prometheus.NewDesc("incumbent_election_long_duration_seconds",
-		"Longest duration on the lock that is too long, for example a lease of more than ten times the own one. Else 0.", []string{"name"}, nil)
-	admittedWrites = prometheus.NewDesc("incumbent_election_admitted_writes_total",
-		"Number of guarded writes that the gate in this process admitted.", []string{"name"}, nil)
-	refusedWrites = prometheus.NewDesc("incumbent_election_refused_writes_total",
-		"Number of guarded writes that the gate in this process or the fence in the API server refused.", []string{"name", "by"}, nil)
-	witnessConnected = prometheus.NewDesc("incumbent_witness_connected",
-		"1 if the configured witness of this process responds, else 0. Absent without a witness.", nil, nil)
-)
-
-func (statusCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{validityLeft, validity, candidate, handoverWait, token, transitions, longDuration, admittedWrites, refusedWrites, witnessConnected} {
-		out <- d
-	}
-}
-
-func (s statusCollector) Collect(out chan<- prometheus.Metric) {
-	if w := s.site.witness; w != nil {
-		connected := 0.0
+// witnessMetric reports whether the witness of this process responds.
+func witnessMetric(w *witness.Client) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "incumbent_witness_connected",
+		Help: "1 if the configured witness of this process responds, else 0. Absent without a witness.",
+	}, func() float64 {
 		if w.Connected() {
-			connected = 1
+			return 1
 		}
-		out <- prometheus.MustNewConstMetric(witnessConnected, prometheus.GaugeValue, connected)
-	}
-	for _, le := range s.site.mine {
-		now := le.Status()
-		add := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
-			out <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{now.Lock}, labels...)...)
-		}
-		add(validityLeft, prometheus.GaugeValue, now.ValidFor.Seconds())
-		add(validity, prometheus.GaugeValue, now.Validity.Seconds())
-		add(candidate, prometheus.GaugeValue, canLead(now), s.site.config.Revision)
-		add(handoverWait, prometheus.GaugeValue, now.HandoverWait.Seconds())
-		add(transitions, prometheus.GaugeValue, float64(now.Transitions))
-		add(longDuration, prometheus.GaugeValue, now.LongDuration.Seconds())
-		byGate, byFence := le.Gate().Refused()
-		add(admittedWrites, prometheus.CounterValue, float64(le.Gate().Admitted()))
-		add(refusedWrites, prometheus.CounterValue, float64(byGate), "gate")
-		add(refusedWrites, prometheus.CounterValue, float64(byFence), "fence")
-		if n := now.Term.Token; n != 0 {
-			add(token, prometheus.GaugeValue, float64(n))
-		}
-	}
-}
-
-// canLead returns 1 if a process can lead, else 0.
-func canLead(now leaderelection.Status) float64 {
-	if now.Running && now.Warm && !now.Unfit {
-		return 1
-	}
-	return 0
+		return 0
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -67,15 +66,5 @@ func TestMetrics_Witness(t *testing.T) {
 	config.WitnessSocket = filepath.Join(t.TempDir(), "socket")
 	if _, _, text := get(t, mustNew(t, config, nil), "/metrics"); !strings.Contains(text, "\n"+metric+" 0\n") {
 		t.Errorf("no %s of a witness that does not respond", metric)
-	}
-}
-
-func TestCandidateMetric(t *testing.T) {
-	for now, want := range map[leaderelection.Status]float64{
-		{Running: true, Warm: true}: 1, {Running: true}: 0, {Warm: true}: 0, {Running: true, Warm: true, Status: k8sleaderelection.Status{Unfit: true}}: 0,
-	} {
-		if got := canLead(now); got != want {
-			t.Errorf("%+v: %v", now, got)
-		}
 	}
 }

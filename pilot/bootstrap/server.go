@@ -168,6 +168,9 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	if s.witness, err = config.witnessClient(); err != nil {
 		return nil, err
 	}
+	if s.witness != nil {
+		s.metrics.MustRegister(witnessMetric(s.witness))
+	}
 	s.events = newEvents(s.own, config.Identity, s.log)
 	s.fence = s.newSelfTest()
 	if !config.Disabled && config.LockType != lockMulti {
@@ -175,7 +178,6 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 			Client: s.own, Events: s.events, Registry: s.metrics, Logger: s.log, RetryPeriod: config.RetryPeriod,
 		})
 	}
-	s.metrics.MustRegister(statusCollector{s})
 	s.watcher = revisions.NewDefault(s.own, revisions.Config{
 		Revision: config.Revision, Namespace: config.Namespace, Fallback: true, Logger: s.log,
 	})
