@@ -165,6 +165,15 @@ func (s *site) publish() (err error) {
 	return err
 }
 
+// refusal returns why the API server rejects the writes of a candidate. If a webhook does not respond, the elector does not know whether
+// its write was stored, but the cause is known.
+func refusal(now leaderelection.Status) string {
+	if now.Rejected == "" && strings.Contains(now.Failed, "failed calling webhook") {
+		return now.Failed
+	}
+	return now.Rejected
+}
+
 func (s *site) memberState() members.State {
 	state := members.State{Revision: s.config.Revision, Cluster: members.Local, Version: ReadBuild().Version}
 	if s.config.Remote {
@@ -181,7 +190,7 @@ func (s *site) memberState() members.State {
 	}
 	for _, le := range s.mine {
 		now := le.Status()
-		state.Elections = append(state.Elections, members.Election{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, BackingOff: now.BackingOff && !now.Leading, Strategy: now.Strategy, Uncoordinated: now.Uncoordinated, Refused: now.Rejected})
+		state.Elections = append(state.Elections, members.Election{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, BackingOff: now.BackingOff && !now.Leading, Strategy: now.Strategy, Uncoordinated: now.Uncoordinated, Refused: refusal(now)})
 	}
 	slices.SortFunc(state.Elections, func(a, b members.Election) int { return strings.Compare(a.Name, b.Name) })
 	return state

@@ -174,3 +174,16 @@ func TestSemanticVersion(t *testing.T) {
 		}
 	}
 }
+
+func TestRefusal_Webhook(t *testing.T) {
+	const down = `update: Internal error occurred: failed calling webhook "x": connection refused`
+	for _, c := range []struct{ rejected, failed, want string }{
+		{"", "", ""}, {"", "no response from the API server", ""}, {"", down, down}, {"forbidden", down, "forbidden"},
+	} {
+		now := leaderelection.Status{}
+		now.Rejected, now.Failed = c.rejected, c.failed
+		if got := refusal(now); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
