@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,9 +31,10 @@ type state struct {
 	// as has flags of electionctl.
 	as string
 	// breaks produces the state. The function that again returns produces it every second, until the tools were checked. repairs ends
-	// the state.
+	// the state. If it is nil and paste is set, the commands that doctor prints end it.
 	breaks, repairs func(p *plane)
 	again           func(p *plane) func()
+	paste           bool
 }
 
 const (
@@ -56,10 +58,8 @@ var states = []state{
 			p.do("electionctl -n istio-system pause istio-namespace-controller-election --yes")
 			p.do(tag + "canary")
 		},
-		repairs: func(p *plane) {
-			p.do(tag + "stable")
-			p.do("electionctl -n istio-system resume istio-namespace-controller-election --yes")
-		},
+		paste:   true,
+		repairs: func(p *plane) { p.do(tag + "stable") },
 	},
 	{
 		// A stranger forges a hold without end, and writes an unknown annotation, invalid values, and a preferred holder.
@@ -69,7 +69,40 @@ var states = []state{
 			p.do(note + fmt.Sprintf(`incumbent.dev/hold='{"holder":%q,"transitions":%d,"seconds":99999999,"requester":"eve","reason":"pause"}'`, p.leader().Name, p.term()) +
 				` incumbent.dev/unknown=x incumbent.dev/nominated=eve incumbent.dev/handover-request=x incumbent.dev/preferred-holder=eve`)
 		},
-		repairs: func(p *plane) { p.do("electionctl -n istio-system resume istio-namespace-controller-election --yes") },
+		paste: true,
+	},
+	{
+		name: "second claim of the default tag",
+		list: "leads", doctor: "tag default is claimed by several revisions: revision stable (MutatingWebhookConfiguration istio-revision-tag-default) counts, canary (Service istiod) does not", explain: "default stable", page: "pilot-stable-X", alert: none,
+		breaks: func(p *plane) {
+			p.do("kubectl -n istio-system create service clusterip istiod --tcp=443 && kubectl -n istio-system label service istiod istio.io/rev=canary istio.io/tag=default")
+		},
+		paste:   true,
+		repairs: func(p *plane) { p.do("kubectl -n istio-system delete service istiod") },
+	},
+	{
+		name: "FlowSchema without a share for renewals",
+		list: "leads", doctor: "can lose the leader: renewals of service account istio-system/pilot-stable have FlowSchema cheap, whose priority level nothing has no share", explain: "Problem: istio-system/istio-namespace-controller-election can lose the leader: renewals of service account", page: "pilot-stable-X", alert: none,
+		breaks: func(p *plane) { p.apply(starving) },
+		paste:  true,
+		repairs: func(p *plane) {
+			p.do("kubectl delete flowschema cheap && kubectl delete prioritylevelconfiguration nothing")
+		},
+	},
+	{
+		name: "webhook that denies the lock",
+		list: "leads", doctor: "will lose the leader: webhook deny.example.com of ValidatingWebhookConfiguration guard rejects the holder of the lock", explain: "will lose the leader: webhook deny.example.com", page: "rejected", alert: none,
+		breaks:  func(p *plane) { p.apply(denying) },
+		paste:   true,
+		repairs: func(p *plane) { p.do("kubectl delete validatingwebhookconfiguration guard") },
+	},
+	{
+		name: "right to update the locks revoked",
+		list: "leads", doctor: "will lose the leader: service account istio-system/pilot-stable has no permission to update configmaps in namespace istio-system Restore the Role and the RoleBinding of the release. → helm upgrade stable", explain: "will lose the leader: service account istio-system/pilot-stable has no permission", page: "rejected", alert: none,
+		breaks: func(p *plane) {
+			p.do(`kubectl -n istio-system patch role pilot-stable --type=json -p '[{"op":"replace","path":"/rules/1/verbs","value":["get","watch"]}]'`)
+		},
+		paste: true,
 	},
 	{
 		name: "clock of a process ahead",
@@ -187,11 +220,41 @@ func (p *plane) try(s state) {
 	}
 	p.check(s)
 	end()
+	if s.paste {
+		p.paste()
+	}
 	if s.repairs != nil {
 		s.repairs(p)
+	}
+	if s.repairs != nil || s.paste {
 		p.shows(s.name+", repaired", "doctor", healthy, p.electionctl("doctor"))
 	}
 }
+
+// paste pastes the first command of doctor into a terminal, as it is printed, and confirms it, until doctor reports neither a problem nor a warning.
+func (p *plane) paste() {
+	p.t.Helper()
+	const most = 4 // some states are several problems
+	for range most {
+		out, _ := p.Shell(p.t.Context(), p.folder, "electionctl -n istio-system doctor").CombinedOutput()
+		_, command, found := strings.Cut(string(out), "→ ")
+		command, _, _ = strings.Cut(command, "\n")
+		if !found || !bad.Match(out) {
+			return
+		}
+		p.t.Log(command)
+		p.do("line=$(cat <<'EOF'\n" + command + "\nEOF\n); printf 'y\\n' | script -qec \"$line\" /dev/null") // a terminal, for the prompt
+		ctx, cancel := context.WithTimeout(p.t.Context(), lease)
+		for bad.MatchString(p.electionctl("doctor")()) && apirequest.Pause(ctx, 500*time.Millisecond) == nil {
+		}
+		cancel()
+	}
+	if got := p.electionctl("doctor")(); bad.MatchString(got) {
+		p.t.Errorf("after %d printed commands: %s", most, got)
+	}
+}
+
+var bad = regexp.MustCompile(`(?m)\s(problem|warning)\s`)
 
 // operator binds the roles of operators as the documentation does. For such a user, no check may be unknown.
 func (p *plane) operator() {

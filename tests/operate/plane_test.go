@@ -92,6 +92,42 @@ func (p *plane) do(line string) {
 	}
 }
 
+// apply creates objects from YAML.
+func (p *plane) apply(objects string) {
+	p.t.Helper()
+	p.do("kubectl apply -f - <<'EOF'\n" + objects + "EOF\n")
+}
+
+// starving gives all requests of the control plane a priority level without a share.
+const starving = `apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: nothing}
+spec: {type: Limited, limited: {nominalConcurrencyShares: 0, borrowingLimitPercent: 0, limitResponse: {type: Reject}}}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: cheap}
+spec:
+  priorityLevelConfiguration: {name: nothing}
+  matchingPrecedence: 50
+  rules:
+  - subjects: [{kind: Group, group: {name: "system:serviceaccounts:istio-system"}}]
+    resourceRules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"], namespaces: ["*"], clusterScope: true}]
+`
+
+// denying rejects updates of ConfigMaps.
+const denying = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: guard}
+webhooks:
+- name: deny.example.com
+  clientConfig: {url: "https://127.0.0.1:9/"}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}]
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: istio-system}}
+  sideEffects: None
+  admissionReviewVersions: [v1]
+`
+
 var (
 	pods   = regexp.MustCompile(`pilot-(stable|canary)-[a-z0-9]+-[a-z0-9]+`)
 	ages   = regexp.MustCompile(`\b\d+(s|m\d+s|m) ago`)
