@@ -25,7 +25,7 @@ func (in *Input) unchosen(e inspect.Election) Finding {
 	case lock >= 0 && in.Elections[lock].Led():
 		o := in.Elections[lock]
 		f.Cause += ", although " + o.Holder + " holds " + lease
-		f.Advice, f.Command = "The log of the coordinator has the reason.", fmt.Sprintf("kubectl -n %s logs %s", o.Namespace, inspect.Pod(o.Holder, o.Name))
+		f.Advice, f.Command = "Only the log of the coordinator has the reason.", fmt.Sprintf("kubectl -n %s logs %s", o.Namespace, inspect.Pod(o.Holder, o.Name))
 		return f
 	case lock >= 0:
 		f.Cause = lease + " has no holder (" + in.Elections[lock].StateText() + "), so no coordinator runs"

@@ -199,6 +199,10 @@ var order = []Severity{Problem, Warning, Unknown, Well}
 // Findings returns the findings, the worst ones first.
 func Findings(in Input) (all []Finding) {
 	in.Tool = cmp.Or(in.Tool, "electionctl")
+	in.Elections = slices.Clone(in.Elections)
+	for i, e := range in.Elections {
+		in.Elections[i] = addProcess(e)
+	}
 	for _, check := range checks {
 		found := check.run(&in)
 		if err := in.Unread[check.name]; err != nil {

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -457,6 +458,10 @@ func TestEmergencies(t *testing.T) {
 			if got := first.String(); got != c.doctor || first.Command != c.command || first.Severity == Well || first.Severity == Unknown {
 				t.Errorf("doctor:\n%s\n→ %s, want\n%s\n→ %s", got, first.Command, c.doctor, c.command)
 			}
+			// A command fixes the problem. Otherwise the advice says that only a person can, and the command shows the reason.
+			if shows.MatchString(c.command) && !strings.Contains(first.Advice, "Only ") {
+				t.Errorf("%q shows details, and the advice is %q", c.command, first.Advice)
+			}
 			for _, word := range []string{" or ", " if ", " unless ", ";"} {
 				if strings.Contains(first.Command, word) {
 					t.Errorf("%q cannot be pasted", first.Command)
@@ -472,6 +477,9 @@ func TestEmergencies(t *testing.T) {
 		})
 	}
 }
+
+// shows matches commands that change nothing.
+var shows = regexp.MustCompile(` (logs|get|describe|history|explain|watch|verify) `)
 
 // none means that a finding is about no election.
 const none = "none"

@@ -142,7 +142,9 @@ func (in *Input) knows(e inspect.Election) bool { return e.Known(in.Members[e.Na
 // leader returns a finding if the election has no leader or no other candidate.
 func (in *Input) leader(e inspect.Election) Finding {
 	explain := in.command("explain", e)
-	switch {
+	switch f := in.observed(e); {
+	case f.Cause != "":
+		return f
 	case e.State == inspect.Doubtful:
 		return Finding{Severity: Unknown, Effect: "may have no leader", Cause: e.StateText(), Command: fmt.Sprintf("%s --observe %ds", explain, e.LeaseSeconds+1)}
 	case !e.Led() && in.otherHolder(e) != "":
@@ -184,7 +186,9 @@ func (in *Input) follower(e inspect.Election, explain string) Finding {
 	case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return isHolder(c) && c.BackingOff }):
 		return Finding{Severity: Warning, Cause: e.Holder + " holds the lock, but it stopped leading and does not campaign yet", Command: explain}
 	case !in.knows(e) || e.Replaceable():
-		return Finding{}
+		f := in.rejection(e, e.Candidates)
+		f.Severity, f.Effect = Warning, "has a candidate that cannot lead"
+		return f
 	}
 	f := Finding{Cause: "other candidates: " + in.others(e), Command: explain}
 	if slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !isHolder(c) }) || in.crash(e).Cause != "" {
@@ -233,6 +237,7 @@ func (in *Input) obstruction(e inspect.Election) Finding {
 		case readiness == inspect.CoolingDown:
 			f.Advice = "The candidate campaigns again after its cool-down."
 		default:
+			f.Advice = "Only the log of the candidate has the reason."
 			f.Command = fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, e.Candidates[i].Identity)
 		}
 		return f
@@ -246,7 +251,7 @@ func (in *Input) obstruction(e inspect.Election) Finding {
 func (in *Input) terminating(namespace string) Finding {
 	for _, s := range in.Spaces {
 		if why := Terminating(&s); s.Name == namespace && why != "" {
-			return Finding{Cause: why, Command: "kubectl get namespace " + namespace + " -o yaml", Advice: "Its objects, locks among them, cannot be created again."}
+			return Finding{Cause: why, Command: "kubectl get namespace " + namespace + " -o yaml", Advice: "Only the owners of its finalizers can end this. Until then, locks cannot be created."}
 		}
 	}
 	return Finding{}

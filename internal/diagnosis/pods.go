@@ -176,9 +176,11 @@ func (in *Input) crashOf(namespace, revision string) Finding {
 	t := troubleOf(first)
 	f := Finding{
 		Cause:   fmt.Sprintf("%d of %d pods of revision %s do not run: %s", len(broken[worst]), all, strings.Join(revisions, ", "), t),
+		Advice:  "Only a change of the pods can fix this. Their state has the reason.",
 		Command: fmt.Sprintf("kubectl -n %s describe pod %s", namespace, first.Name),
 	}
 	if t.logs != "" {
+		f.Advice = "Only a change of the program or its settings can fix this. Its log has the reason."
 		f.Command = fmt.Sprintf("kubectl -n %s logs %s %s", namespace, first.Name, t.logs)
 	}
 	return f

@@ -27,11 +27,11 @@ type Webhook struct {
 // Right is the right of a service account (namespace/name) to update a lock (namespace/name).
 type Right struct{ Account, Lock string }
 
-// Texts of the API server about a rejected write.
+// Texts of the API server about a rejected write. The words are parts of commands, and a stranger can write the text.
 var (
 	byWebhook = regexp.MustCompile(`webhook "([^"]+)"`)
 	byPolicy  = regexp.MustCompile(`ValidatingAdmissionPolicy '([^']+)'`)
-	byRights  = regexp.MustCompile(`User "([^"]+)" cannot (\w+) resource "([^"]+)"`)
+	byRights  = regexp.MustCompile(`User "([\w:@./-]+)" cannot (\w+) resource "(\w+)"`)
 )
 
 // ByWebhook reports whether a webhook rejected a candidate.
@@ -73,7 +73,7 @@ func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) F
 	case ByWebhook(c):
 		f = in.webhook(e, c)
 	case strings.Contains(c.Refused, "ValidatingAdmissionPolicy"):
-		f.Command = in.Tool + " fence verify -n " + e.Namespace
+		f.Advice, f.Command = "Only the declarations of the fence can fix this. They must name the service account.", in.Tool+" fence verify -n "+e.Namespace
 		if excluded := in.excluded(e); excluded.Cause != "" {
 			f = excluded
 		}
@@ -215,7 +215,7 @@ func oneLine(value any) string {
 
 // tooMany returns which FlowSchema rejects the requests of a candidate.
 func (in *Input) tooMany(e inspect.Election, c inspect.Candidate) Finding {
-	f := Finding{Cause: "the API server answers 429 (too many requests) to " + c.Identity, Advice: "Find the clients that send most requests.", Command: "kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels"}
+	f := Finding{Cause: "the API server answers 429 (too many requests) to " + c.Identity, Advice: "Only fewer requests of other clients, or a larger API server, can fix this.", Command: "kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels"}
 	pod := in.pod(c.Namespace, c.Identity)
 	if pod == nil {
 		return f

@@ -36,7 +36,7 @@ func (in *Input) witnesses() []Finding {
 	switch names := slices.Sorted(maps.Keys(silent)); {
 	case len(names) > 0:
 		f := Finding{
-			Severity: Warning, Elections: elections, Effect: "has no working witness", Command: "kubectl" + in.at() + " logs " + names[0] + " --all-containers",
+			Severity: Warning, Elections: elections, Effect: "has no working witness", Advice: "Only the logs have the reason.", Command: "kubectl" + in.at() + " logs " + names[0] + " --all-containers",
 			Cause: "the configured witness of " + in.shorten(names) + " does not respond; " + expires,
 		}
 		if p := in.podNamed(names[0]); p != nil {
@@ -79,6 +79,7 @@ func (in *Input) socket(f *Finding, p *corev1.Pod, names []string) {
 	if serves >= 0 {
 		c := slices.Concat(p.Spec.InitContainers, p.Spec.Containers)[serves]
 		f.Cause = fmt.Sprintf("container %s of %s does not serve the socket; %s", c.Name, in.shorten(names), expires)
+		f.Advice = "Only the log of the witness has the reason."
 		f.Command = fmt.Sprintf("kubectl -n %s logs %s -c %s", p.Namespace, p.Name, c.Name)
 		return
 	}

@@ -148,12 +148,6 @@ func (s *site) annotate(e *inspect.Election, le *leaderelection.LeaderElection) 
 	if s.fence.Tests(e.Name) {
 		p.Fence = cmp.Or(s.fence.State(e.Name), &fence.State{})
 	}
-	if p.Rejected != "" {
-		e.Problems = append(e.Problems, "the API server rejects this process as holder: "+p.Rejected)
-	}
-	if p.Uncoordinated != "" {
-		e.Problems = append(e.Problems, "the election is not coordinated: "+p.Uncoordinated)
-	}
 	if problem := s.lockTypes.Problem(le); problem != "" {
 		e.Problems = append(e.Problems, problem)
 	}

@@ -52,40 +52,12 @@ type note struct{ Text, Command string }
 
 // judge returns the state of an election and its reasons, the most important first.
 func judge(e inspect.Election) (status, []note) {
-	s := statusOf(e)
-	explain := fmt.Sprintf("electionctl -n %s explain %s", e.Namespace, e.Name)
-	var own string
-	if s == noLeader || s == unknown {
-		own = reason(e)
-	}
-	var notes []note
-	add := func(n note) {
-		if !slices.ContainsFunc(notes, func(o note) bool { return strings.Contains(o.Text, n.Text) }) {
-			notes = append(notes, n)
-		}
-	}
-	if own != "" {
-		add(note{own, explain})
-	}
 	in := diagnosis.Input{Elections: []inspect.Election{e}, Members: map[string]bool{e.Namespace: e.Candidates != nil}}
-	findings := diagnosis.Findings(in)
-	for _, c := range e.Candidates {
-		reports := func(f diagnosis.Finding) bool { return strings.Contains(f.Cause, c.Refused) }
-		if s != noLeader && c.Readiness() == inspect.Refused && !slices.ContainsFunc(findings, reports) {
-			add(note{"the API server rejects a candidate as holder: " + c.Refused, explain})
-		}
-	}
+	findings := diagnosis.Of(e, diagnosis.Findings(in))
+	s := statusOf(e, findings)
+	var notes []note
 	for _, f := range findings {
-		if len(f.Elections) == 0 || f.Check == "leaders" && own != "" {
-			continue
-		}
-		add(note{textOf(f, e, s), f.Command})
-		if s == leading {
-			s = warning
-			if f.Severity == diagnosis.Problem {
-				s = problem
-			}
-		}
+		notes = append(notes, note{textOf(f, e, s), f.Command})
 	}
 	return s, notes
 }
@@ -107,43 +79,26 @@ func textOf(f diagnosis.Finding, e inspect.Election, s status) string {
 	return text
 }
 
-// statusOf returns the state, as far as it does not depend on the diagnosis.
-func statusOf(e inspect.Election) status {
-	refused := func(c inspect.Candidate) bool { return c.Readiness() == inspect.Refused }
-	severe := func(o inspect.Obstacle) bool { return o.Severe }
+// statusOf returns the state of an election with its findings.
+func statusOf(e inspect.Election, findings []diagnosis.Finding) status {
+	has := func(is func(f diagnosis.Finding) bool) bool { return slices.ContainsFunc(findings, is) }
 	switch {
 	case e.State == inspect.Unread, e.State == inspect.Doubtful:
 		return unknown
 	case e.Holder == "" || !e.Acting() && !e.Process.Leading:
 		return noLeader
-	case e.Process.Rejected != "" || slices.ContainsFunc(e.Candidates, refused):
+	case has(func(f diagnosis.Finding) bool { return f.Rejected }):
 		return rejected
-	case slices.ContainsFunc(e.Obstacles, severe):
+	case has(func(f diagnosis.Finding) bool { return f.Severity == diagnosis.Problem }):
 		return problem
 	case e.Hold != nil:
 		return onHold
 	case len(e.Obstacles) > 0:
 		return obstacle
+	case len(findings) > 0:
+		return warning
 	}
 	return leading
-}
-
-// reason returns why an election has no leader, as far as only this process knows it. It contains no value that differs between
-// elections with the same cause.
-func reason(e inspect.Election) string {
-	switch failed := e.Process.Failed; {
-	case failed != "":
-		return "requests of this process for the lock fail: " + strings.ReplaceAll(failed, `"`+e.Name+`"`, `"…"`)
-	case e.State == inspect.Unread:
-		return "this process cannot read the lock"
-	case !e.Led() || e.Acting() || e.State == inspect.Doubtful:
-		return ""
-	case e.Former != "":
-		return "the holder waits until an earlier leader can no longer act"
-	case e.State == inspect.Nominated:
-		return "the nominated holder has not acquired the lock"
-	}
-	return "the holder does not act"
 }
 
 // group has the rows with the same state and the same most important reason.

@@ -38,7 +38,7 @@ func states() map[string]inspect.Election {
 			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true}}
 		}),
 		"rejected": of(inspect.Leads, func(e *inspect.Election) {
-			e.Process.Rejected, e.Problems = "forbidden", []string{"the API server rejects this process"}
+			e.Process.Rejected, e.Process.Identity = "forbidden", "a"
 		}),
 		"problem": of(inspect.Leads, func(e *inspect.Election) { e.Problems = []string{"two locks"} }),
 		"hold":    of(inspect.Leads, func(e *inspect.Election) { e.Hold = &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60} }).With(nil, k8sleaderelection.DefaultRevision{}),
@@ -71,14 +71,14 @@ func TestStatus(t *testing.T) {
 		"validity ended":         "no leader bad: the holder does not act",
 		"outage":                 "unknown bad: requests of this process for the lock fail: connection refused",
 		"forbidden":              `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
-		"unfit candidate":        "no leader bad: free; candidates: c (unfit) → kubectl -n istio-system logs c",
-		"rejected":               "rejected warn: the API server rejects this process",
+		"unfit candidate":        "no leader bad: free; candidates: c (unfit). Only the log of the candidate has the reason. → kubectl -n istio-system logs c",
+		"rejected":               "rejected warn: the election has a candidate that cannot lead: the API server rejects a as holder: forbidden → kubectl -n istio-system logs a",
 		"problem":                "problem bad: two locks",
 		"hold":                   "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
 		"alone":                  "warning warn: the election has no candidate that can replace the leader: other candidates: none. Run at least two replicas.",
-		"candidate refused":      "rejected warn: the API server rejects a candidate as holder: no permission",
-		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: the API server rejects c as holder: admission webhook "x" denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
-		"candidate rejected":     `no leader bad: the API server rejects c as holder: admission webhook "x" denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"candidate refused":      "rejected warn: the election has a candidate that cannot lead: the API server rejects c as holder: no permission → kubectl -n istio-system logs c",
+		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: webhook x rejects the holder of the lock: denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"candidate rejected":     `no leader bad: webhook x rejects the holder of the lock: denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
 		"two markers":            "problem bad: incumbent.dev/leader: a led in an earlier term, was overwritten by another elector, and may be active until its lease ends → kubectl -n istio-system annotate lease/e incumbent.dev/leader-",
 		"refused":                "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
 		"hold without a leader":  "no leader bad: free; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
@@ -135,7 +135,7 @@ func TestGroups(t *testing.T) {
 	}
 	want := `no leader [electionctl -n istio-system doctor] e2 e5 e8
 no leader [electionctl -n istio-system doctor] e3 e7
-unknown [electionctl -n istio-system explain e9] e9
+unknown [electionctl explain -n istio-system e9] e9
 on hold [] e1{ electionctl -n istio-system resume e1} e6{ electionctl -n istio-system resume e6}
 leading [] e0 e4`
 	if text := strings.Join(got, "\n"); text != want {

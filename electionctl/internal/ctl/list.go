@@ -45,7 +45,7 @@ func (p *Program) list() *cobra.Command {
 			fmt.Fprintln(p.ErrOut, inspect.Printable(p.nothing(ctx, c, s).Error()))
 		default:
 			p.writeList(out, all)
-			p.hint(c, diagnosis.Findings(diagnosis.Input{Namespace: c.at, Elections: all, Candidates: s.candidates, Members: s.members}))
+			return p.hint(ctx, c, all, s)
 		}
 		return nil
 	})
@@ -53,15 +53,24 @@ func (p *Program) list() *cobra.Command {
 	return cmd
 }
 
-// hint prints the first problem.
-func (p *Program) hint(c *clients, findings []diagnosis.Finding) {
-	if len(findings) > 0 && findings[0].Severity == diagnosis.Problem {
+// hint prints the first problem, with the cause that doctor reports. Without a problem it sends no requests.
+func (p *Program) hint(ctx context.Context, c *clients, all []inspect.Election, s *seen) error {
+	in := &diagnosis.Input{Elections: all, Candidates: s.candidates, Members: s.members}
+	if diagnosis.Findings(*in)[0].Severity != diagnosis.Problem {
+		return nil
+	}
+	in, err := c.observe(ctx, all, s, false)
+	if err != nil {
+		return err
+	}
+	if first := diagnosis.Findings(*in)[0]; first.Severity == diagnosis.Problem {
 		at := " -A"
 		if c.at != "" {
 			at = " -n " + c.at
 		}
-		fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("problem: %s\n  → %s doctor%s", findings[0], name(), at)))
+		fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("problem: %s\n  → %s doctor%s", first, name(), at)))
 	}
+	return nil
 }
 
 // namespaces adds the flag --all-namespaces.

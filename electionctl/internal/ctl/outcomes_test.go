@@ -50,14 +50,14 @@ func TestDoctor_Outcomes(t *testing.T) {
 	}{
 		"healthy":        {ourRecord, ourMarker, []member{leader, other}, "stable", Done, "leaders         ok        each election has a leader and another candidate that can lead\ndefault         ok        the default revision is stable"},
 		"no process":     {free, "", nil, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          Start the pods of a candidate.\n                          → kubectl -n NAMESPACE get deployments,pods"},
-		"not acquired":   {free, "", []member{leader, other}, "", unhealthy, "candidates: pilot-1 (ready), pilot-2 (ready)\n                          → kubectl -n NAMESPACE logs pilot-1"},
+		"not acquired":   {free, "", []member{leader, other}, "", unhealthy, "candidates: pilot-1 (ready), pilot-2 (ready)\n                          Only the log of the candidate has the reason.\n                          → kubectl -n NAMESPACE logs pilot-1"},
 		"stopped":        {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.election.BackingOff = true }), other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock, but it stopped leading and does not campaign yet"},
 		"not warm":       {free, "", []member{changed(other, func(m *member) { m.election.Warm = false })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-2 (not warm)"},
 		"cooling down":   {free, "", []member{changed(leader, func(m *member) { m.election.BackingOff = true })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-1 (cooling down)\n                          The candidate campaigns again after its cool-down.\n                          → electionctl explain -n NAMESPACE istio-leader"},
 		"no lock":        {"", "", []member{other}, "", unhealthy, "NAMESPACE/istio-leader has no lock: its candidate pilot-2 does not create it"},
 		"alone":          {ourRecord, ourMarker, []member{leader}, "", Done, "NAMESPACE/istio-leader has no candidate that can replace the leader: other candidates: none\n                          Run at least two replicas."},
 		"others late":    {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "", Done, "NAMESPACE/istio-leader has no candidate that can replace the leader: other candidates: pilot-2 (late)"},
-		"other not warm": {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.election.Warm = false })}, "", Done, "candidates: pilot-2 (not warm)\n                          → kubectl -n NAMESPACE logs pilot-2"},
+		"other not warm": {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.election.Warm = false })}, "", Done, "candidates: pilot-2 (not warm)\n                          Only the log of the candidate has the reason.\n                          → kubectl -n NAMESPACE logs pilot-2"},
 		"settling":       {ourRecord, "", []member{leader, other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock and does not act yet"},
 		"ghost revision": {ourRecord, ourMarker, []member{leader, other}, "ghost", unhealthy, "the default revision is ghost, but no live process runs it\n                          Start its pods, or make the revision of the leaders the default.\n                          → electionctl default set -n NAMESPACE stable"},
 		"late revision":  {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "canary", unhealthy, "the default revision is canary, but no live process runs it"},
@@ -122,7 +122,7 @@ func TestDoctor_Pods(t *testing.T) {
 	e.crashes("pilot-2")
 	got := e.run("explain", "istio-leader")
 	e.expect(got, Done, "Warning: NAMESPACE/istio-leader has no candidate that can replace the leader: 1 of 2 pods of revision stable do not run: CrashLoopBackOff: container pilot ended with exit code 2 (Error): unknown flag\n"+
-		"  → kubectl -n NAMESPACE logs pilot-2 -c pilot --previous\n")
+		"  Only a change of the program or its settings can fix this. Its log has the reason.\n  → kubectl -n NAMESPACE logs pilot-2 -c pilot --previous\n")
 	e.expect(got, Done, "not running   warm")
 	e.starts("pilot-2")
 	now := int64(0)
