@@ -42,21 +42,9 @@ func (p *Program) explain() *cobra.Command {
 		if err := p.observe(ctx, c, found, s, observe); err != nil {
 			return err
 		}
-		in, err := c.observe(ctx, inspect.Elections(s.locks, s.candidates, d), s, out.wide())
+		findings, err := p.diagnose(ctx, c, found, inspect.Elections(s.locks, s.candidates, d), s, out.wide())
 		if err != nil {
 			return err
-		}
-		if slices.ContainsFunc(found, diagnosis.Deploys) {
-			if err := c.read(ctx, in, reads{{"tags", c.readClaims}, {"gateways", c.readGateways}}); err != nil {
-				return err
-			}
-			if err := in.Unread["gateways"]; err != nil {
-				fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: %v: Gateways are missing", err)))
-			}
-		}
-		findings := diagnosis.Findings(*in)
-		for i, e := range found {
-			found[i].Candidates = in.Elections[slices.IndexFunc(in.Elections, e.Is)].Candidates
 		}
 		if !out.table() {
 			return p.printExplanations(out, found, findings, d, s, ifDefault)
@@ -74,6 +62,25 @@ func (p *Program) explain() *cobra.Command {
 	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
+}
+
+// diagnose returns the findings about all elections, and about Gateways if a leader of the found elections deploys them. It marks the
+// candidates of the found elections.
+func (p *Program) diagnose(ctx context.Context, c *clients, found, all []inspect.Election, s *seen, wide bool) ([]diagnosis.Finding, error) {
+	in, err := c.observe(ctx, all, s, wide)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(found, diagnosis.Deploys) {
+		err = c.read(ctx, in, reads{{"tags", c.readClaims}, {"gateways", c.readGateways}})
+		if unread := in.Unread["gateways"]; unread != nil {
+			fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: %v: Gateways are missing", unread)))
+		}
+	}
+	for i, e := range found {
+		found[i].Candidates = in.Elections[slices.IndexFunc(in.Elections, e.Is)].Candidates
+	}
+	return diagnosis.Findings(*in), err
 }
 
 // notNegative returns a check of a flag.
