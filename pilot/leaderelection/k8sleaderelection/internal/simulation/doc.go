@@ -64,7 +64,7 @@
 //   - The run functions of a paused process may outlive validity and drain limit. The gate may not.
 //   - A candidate cannot detect a term if the record was removed before the candidate saw this term or a
 //     later one. If it leads, the other candidates rely on its marker.
-//   - A record that was emptied by hand and has no marker looks like a drained release. The marker may have been removed later.
+//   - A record that was emptied by hand, or overwritten by hand and released by a peer, and has no marker looks like a drained release. The marker may have been removed later.
 //   - A process that ended before another one of its name acquired the lock, for candidates that saw that.
 //   - Two live processes with one identity only have to step down, and must not alternate.
 //

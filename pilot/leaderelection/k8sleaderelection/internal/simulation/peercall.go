@@ -209,5 +209,6 @@ func (s *store) letGo(t *term, by *peer) {
 	}
 	for ; t != nil; t = t.prev {
 		t.letGo = true
+		t.hidden = t.hidden || s.now.snap.Annotations.Marker == (core.Marker{})
 	}
 }

@@ -137,8 +137,11 @@ func (p *process) unknowable(q *process) bool {
 }
 
 // unknowableTerm reports whether the record was removed before p had seen the term or a later one, or whether
-// the rest looked like a release.
+// the rest looked like a release, also if a peer released it.
 func (p *process) unknowableTerm(t *term) bool {
+	if t != nil && t.hidden && !slices.Contains(p.seenTerms, t) {
+		return true
+	}
 	if t == nil || t.removedWith == nil {
 		return false
 	}

@@ -22,6 +22,7 @@ type term struct {
 	disguised   bool           // the rest looked like a drained release
 	duplicated  bool           // another live process of that name acquired it
 	letGo       bool           // a peer released the lock after overwriting it
+	hidden      bool           // the same, and a user had removed its marker
 	wiped       bool           // it was a term of another peer
 	named       bool           // a coordinator named the holder, which has not written yet
 	emptied     bool           // a user removed the holder, and a marker is left
