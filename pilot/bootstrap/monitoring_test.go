@@ -45,6 +45,7 @@ func metricsTable(t *testing.T) string {
 	t.Helper()
 	config := goodConfig()
 	config.Fence = true
+	config.WitnessMode, config.WitnessSocket = WitnessSocket, "absent"
 	m := mustNew(t, config, nil).metrics
 	described := make(chan *prometheus.Desc, 1000)
 	m.registry.Describe(described)
