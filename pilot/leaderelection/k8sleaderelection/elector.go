@@ -259,7 +259,8 @@ type Status struct {
 	// Rejected is why the API server rejected the last write of this process as holder, for example a missing permission. It is
 	// empty after a successful write, and while SetBarred bars this process.
 	Rejected string `json:"rejected,omitempty"`
-	// Failed is why the last request for the lock failed. It is empty after a response that is not an error, and after a conflict.
+	// Failed is why the last request for the lock failed. It is empty after a conflict, and after a response
+	// that is not an error, except that a read keeps that a webhook does not respond.
 	Failed string `json:"failed,omitempty"`
 	// Default is the default revision that this elector knows.
 	Default DefaultRevision `json:"defaultRevision"`

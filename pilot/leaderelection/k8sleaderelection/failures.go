@@ -160,6 +160,9 @@ func topicOf(op core.Op) string {
 	return topicWrite
 }
 
+// webhookDown is in the response to a write if a webhook does not respond.
+const webhookDown = "failed calling webhook"
+
 // cause is why the API server rejected a call.
 type cause struct{ name, message string }
 
@@ -176,7 +179,7 @@ func causeOf(err error) cause {
 		return cause{"admission-policy", "admission policy denies the change of the lock; retrying"}
 	case strings.Contains(text, "admission webhook"):
 		return cause{"admission-webhook", "admission webhook denies the change of the lock; retrying"}
-	case strings.Contains(text, "failed calling webhook"):
+	case strings.Contains(text, webhookDown):
 		return cause{"admission-webhook-down", "admission webhook for the lock does not respond; retrying"}
 	case strings.Contains(text, "database space exceeded"):
 		return cause{"store-full", "storage of the API server is full; retrying"}

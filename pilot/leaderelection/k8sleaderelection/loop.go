@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -240,6 +241,9 @@ func (l *loop) noteFailure(ev *event) {
 	err := ev.call.err
 	if errors.Is(err, context.Canceled) {
 		return // the elector does not need the answer any more
+	}
+	if err == nil && ev.call.op == core.Read && strings.Contains(l.failed, webhookDown) {
+		return // only writes call webhooks
 	}
 	l.failed = ""
 	if err != nil && ev.in.Result != core.Conflict {

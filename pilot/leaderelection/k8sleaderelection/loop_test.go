@@ -415,6 +415,23 @@ func (h pausedLog) Enabled(context.Context, slog.Level) bool { return true }
 func (h pausedLog) WithAttrs([]slog.Attr) slog.Handler       { return h }
 
 // A rejection stays until a write of this candidate as holder succeeds: other results show nothing about its permission.
+func TestNoteFailure_Webhook(t *testing.T) {
+	l := &loop{}
+	reply := func(op core.Op, result core.Result, err error, want string) {
+		t.Helper()
+		l.noteFailure(&event{in: core.Input{Kind: core.Replied, Result: result}, call: call{op: op, err: err}})
+		if l.failed != want {
+			t.Errorf("%q, want %q", l.failed, want)
+		}
+	}
+	const down = `failed calling webhook "x"`
+	reply(core.Renew, core.Unknown, errors.New(down), down)
+	reply(core.Read, core.OK, nil, down)
+	reply(core.Renew, core.OK, nil, "")
+	reply(core.Renew, core.Unknown, errors.New("x"), "x")
+	reply(core.Read, core.OK, nil, "")
+}
+
 func TestNoteRejection(t *testing.T) {
 	for name, c := range map[string]struct {
 		op     core.Op
