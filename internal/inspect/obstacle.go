@@ -48,15 +48,7 @@ func (e Election) obstacles() (all []Obstacle) {
 			all[0].Effect += " (reason: " + h.Note + ")"
 		}
 	}
-	switch r := e.Request; {
-	case r == nil:
-	case r.Refused != "":
-		add(record.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.Identity, "any candidate"), r.Refused)
-	case r.Identity == "":
-		add(record.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %s", cmp.Or(r.Requester, "?"), Seconds(r.HoldSeconds))
-	case e.absent(r.Identity):
-		add(record.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.Identity)
-	}
+	e.requestObstacle(add)
 	e.coordinationObstacles(add)
 	severe := func(annotation, format string, args ...any) {
 		add(annotation, format, args...)
@@ -82,6 +74,19 @@ func (e Election) obstacles() (all []Obstacle) {
 		add(record.MarkerAnnotation, "%s led in an earlier term and may still be active, so the next holder waits for a lease duration", e.Former)
 	}
 	return all
+}
+
+// requestObstacle adds the request for a handover that has no effect, or prevents another handover.
+func (e Election) requestObstacle(add func(field, format string, args ...any)) {
+	switch r := e.Request; {
+	case r == nil:
+	case r.Refused != "":
+		add(record.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.Identity, "any candidate"), r.Refused)
+	case r.Identity == "":
+		add(record.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %s", cmp.Or(r.Requester, "?"), Seconds(r.HoldSeconds))
+	case e.absent(r.Identity):
+		add(record.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.Identity)
+	}
 }
 
 // coordinationObstacles adds the obstacles of a coordinated election.

@@ -157,13 +157,7 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 	changes, err := Apply(ctx, to.first(), set, Options{Replace: c.Replace, Servers: to.further()})
 	printChanges(out, changes)
 	if err != nil || c.Wait == 0 {
-		if len(to.unreachable) > 0 {
-			err = errors.Join(c.print(out, to.unreachable), err)
-		}
-		if err == nil {
-			printUntested(out, declarations)
-		}
-		return err
+		return c.withoutTest(out, to, declarations, err)
 	}
 	if err = c.awaitEffect(ctx, to, set, declarations, out); err == nil || c.Keep || ctx.Err() != nil {
 		return err
@@ -174,6 +168,17 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		return errors.Join(err, fmt.Errorf("the fence is still installed, because the installation was not undone: %w", failed))
 	}
 	return fmt.Errorf("%w. The installation was undone; use --keep to keep a fence that does not pass", err)
+}
+
+// withoutTest ends an installation that failed with err or does not wait.
+func (c Config) withoutTest(out io.Writer, to *connection, declarations []fence.Declaration, err error) error {
+	if len(to.unreachable) > 0 {
+		err = errors.Join(c.print(out, to.unreachable), err)
+	}
+	if err == nil {
+		printUntested(out, declarations)
+	}
+	return err
 }
 
 // judgeUnreachable returns an error if unreachable API servers prevent the installation: old policies must not be removed before
