@@ -80,7 +80,7 @@ type attribution struct {
 	rivals map[string][]Lock
 	// found counts the writes without a given guard. Writers of another namespace can have the same matter.
 	found map[claim]*coverage
-	// objects has the objects that a leader wrote, without those of a given guard.
+	// objects has the objects that a leader wrote, without the objects of a given guard.
 	objects map[string]bool
 	// unclear counts the writes of candidates by matter that belong to no lock. disputed counts the writes that are late for one
 	// possible lock only, or of objects that a leader also wrote. foreign counts the writes of several candidates of one address.

@@ -23,7 +23,7 @@ var clusterFields = []string{"logGroup", "@log", "resourceId"}
 // errBroken means that a wrapping has an event that is not JSON, for example because the service shortened it.
 var errBroken = errors.New("event in the wrapping is not JSON")
 
-// maxDepth limits nested wrappings, each of which is decoded again.
+// maxDepth limits nested wrappings, because each is decoded again.
 const maxDepth = 10
 
 // unwrap returns the events in a JSON value, or none.
@@ -146,7 +146,7 @@ type cloudEntry struct {
 	}
 }
 
-// uncertainCodes are the codes of gRPC that stand for a code of 500 or more.
+// uncertainCodes are the codes of gRPC for a code of 500 or more.
 var uncertainCodes = []int{2, 4, 13, 14, 15}
 
 func (c cloudEntry) event() Event {

@@ -33,7 +33,7 @@ const (
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"verdict"`
-	// Elections are the affected elections as namespace/name. Effect is what happens to them, for example "has no leader".
+	// Elections are the affected elections as namespace/name. Effect is the effect on them, for example "has no leader".
 	Elections []string `json:"elections,omitempty"`
 	Effect    string   `json:"effect,omitempty"`
 	Cause     string   `json:"cause"`
@@ -85,7 +85,7 @@ func Of(e inspect.Election, findings []Finding) (of []Finding) {
 // id returns namespace and name of an election.
 func id(e inspect.Election) string { return e.Namespace + "/" + e.Name }
 
-// Input contains what was observed. A nil field was not read.
+// Input contains the observations. A nil field was not read.
 type Input struct {
 	// Tool is the name of the command-line tool. The default is electionctl.
 	Tool string
@@ -93,7 +93,7 @@ type Input struct {
 	Namespace string
 	// Wide lists candidates by name.
 	Wide bool
-	// Elections have their candidates. Candidates also contains those of elections without a lock.
+	// Elections have their candidates. Candidates also contains the candidates of elections without a lock.
 	Elections  []inspect.Election
 	Candidates []inspect.Candidate
 	// Members are the namespaces with member Leases.
@@ -104,12 +104,12 @@ type Input struct {
 	Spaces []corev1.Namespace
 	// Deletions are the deletions of the lock of an election (namespace/name).
 	Deletions map[string]Deletions
-	// Locks are the locks of the selected namespace, and those of shared elections in all namespaces.
+	// Locks are the locks of the selected namespace, and the locks of shared elections in all namespaces.
 	Locks []inspect.Lock
 	// Tags are the revisions of the default tag. Claims are the claims of tags by namespace.
 	Tags   *Tags
 	Claims map[string][]tagging.Claim
-	// User is the name of the user of the tool, and Permissions are those of the user.
+	// User is the name of the user of the tool, and Permissions are the user's.
 	User        string
 	Permissions []Permission
 	// Clock is the clock of the machine. Ahead has the differences between the clocks of processes and of the API server.
@@ -117,7 +117,7 @@ type Input struct {
 	Ahead map[string]time.Duration
 	// Releases have the command that installs the Helm release of a service account (namespace/name) again.
 	Releases map[string]string
-	// Lacking are the rights on locks that service accounts of the control plane lack, Granted those that they have.
+	// Lacking are the rights on locks that service accounts of the control plane lack, Granted the rights that they have.
 	Lacking, Granted []Right
 	// Webhooks are the webhooks of the API server.
 	Webhooks []Webhook
@@ -165,7 +165,7 @@ type Permission struct {
 	Allowed                 bool
 }
 
-// Clock is the difference between the clock of the machine and that of the API server, with the possible error of the measurement.
+// Clock is the difference between the clocks of the machine and of the API server, with the possible error of the measurement.
 type Clock struct{ Offset, PossibleError time.Duration }
 
 // Leaders is the check of leaders and candidates.

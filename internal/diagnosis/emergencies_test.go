@@ -458,7 +458,7 @@ func TestEmergencies(t *testing.T) {
 			if got := first.String(); got != c.doctor || first.Command != c.command || first.Severity == Well || first.Severity == Unknown {
 				t.Errorf("doctor:\n%s\n→ %s, want\n%s\n→ %s", got, first.Command, c.doctor, c.command)
 			}
-			// A command fixes the problem. Otherwise the advice says that only a person can, and the command shows the reason.
+			// A command fixes the problem. Otherwise the advice has the word Only, and the command shows the reason.
 			if shows.MatchString(c.command) && !strings.Contains(first.Advice, "Only ") {
 				t.Errorf("%q shows details, and the advice is %q", c.command, first.Advice)
 			}

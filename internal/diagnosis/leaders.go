@@ -257,7 +257,7 @@ func (in *Input) terminating(namespace string) Finding {
 	return Finding{}
 }
 
-// Terminating returns that a namespace is being deleted, and what delays this. It returns "" for other namespaces.
+// Terminating returns that a namespace is being deleted, and the cause of the delay. It returns "" for other namespaces.
 func Terminating(s *corev1.Namespace) string {
 	if s.DeletionTimestamp == nil {
 		return ""

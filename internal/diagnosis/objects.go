@@ -29,7 +29,7 @@ func Deploys(e inspect.Election) bool {
 	return strings.HasPrefix(e.Name, leaderelection.GatewayDeploymentController+"-")
 }
 
-// gateways reports Gateways that are not programmed, with what their objects report.
+// gateways reports Gateways that are not programmed, with the causes that their objects report.
 func (in *Input) gateways() (found []Finding) {
 	for _, g := range in.Gateways {
 		f := Finding{
@@ -60,7 +60,7 @@ func (in *Input) deploying(g Gateway) (elections []string) {
 	return elections
 }
 
-// mark is a label or an annotation by which a GitOps tool recognizes the objects of its applications.
+// mark is a label or an annotation of the objects of a GitOps tool's applications.
 type mark struct {
 	tool, key string
 	annotates bool
@@ -90,7 +90,7 @@ func (m mark) verb() string {
 	return "label"
 }
 
-// fluxKeeps is the annotation by which Flux does not change an object that exists.
+// fluxKeeps is the annotation of objects that Flux creates and does not change.
 const fluxKeeps = "kustomize.toolkit.fluxcd.io/ssa"
 
 // written lists the fields that servers and operators write, by kind, as JSON pointers.

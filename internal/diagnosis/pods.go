@@ -138,7 +138,7 @@ func (in *Input) pilots(namespace, revision string) (all []*corev1.Pod) {
 	return all
 }
 
-// ownRevision returns the revision of an election that each revision has, and "" for one that revisions share.
+// ownRevision returns the revision of an election that each revision has, and "" for a shared election.
 func ownRevision(e inspect.Election) string {
 	if !e.Ranked && e.Key != "" {
 		return e.Revision

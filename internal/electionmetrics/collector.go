@@ -18,7 +18,7 @@ type collector struct {
 
 const token = "incumbent_election_term_token"
 
-// each calls add with each metric. labels are the labels besides name.
+// each calls add with each metric. labels are the labels without name.
 func (c collector) each(add func(kind prometheus.ValueType, value float64, labels prometheus.Labels, name, help string)) {
 	now, gate := c.election.Status(), c.election.Gate()
 	gauge, counter := prometheus.GaugeValue, prometheus.CounterValue

@@ -151,7 +151,7 @@ type part struct {
 	// what is the part of the name that describes the policy. guard is the declared guard, if any, as far as it is part of the name.
 	what  string
 	guard *Guard
-	// rules select the writes, except those of exclude.
+	// rules select the writes, except the writes of exclude.
 	rules, exclude []admissionv1.NamedRuleWithOperations
 	spec           admissionv1.ValidatingAdmissionPolicySpec
 	params         *admissionv1.ParamRef

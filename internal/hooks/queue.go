@@ -103,7 +103,7 @@ func (q *Queue) callAll() {
 	done = true
 }
 
-// next removes and returns the first function. It returns nil if none is waiting.
+// next removes and returns the first function. It returns nil if the queue is empty.
 func (q *Queue) next() func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -124,7 +124,7 @@ type Election struct {
 	apart bool
 	// inSpec is true if Strategy and Preferred are fields of the Lease. Otherwise they are annotations.
 	inSpec bool
-	// finalizers are those of a lock that is being deleted.
+	// finalizers are the finalizers of a lock that is being deleted.
 	finalizers []string
 	// invalid has the annotations of incumbent with invalid values.
 	invalid []string
@@ -156,7 +156,7 @@ type Election struct {
 	Unfit     bool `json:"unfit,omitempty"`
 	// Former is the leader of an earlier term whose marker remains. It may still be active.
 	Former string `json:"former,omitempty"`
-	// Request and Hold are those of the current term, which candidates apply. Each text is on one line.
+	// Request and Hold belong to the current term, and candidates apply them. Each text is on one line.
 	Request *record.Request `json:"request,omitempty"`
 	Hold    *record.Hold    `json:"hold,omitempty"`
 	// Candidates are in order of preference.

@@ -50,7 +50,7 @@ func (s *Snapshot) Nominated() bool {
 }
 
 // ByCoordinator reports whether a coordinator named the recorded holder, which has not written itself. The
-// transitions are still those of the previous term.
+// transitions still belong to the previous term.
 func (s *Snapshot) ByCoordinator() bool { return s.Nominated() && s.Annotations.Nominated.Uncounted }
 
 // Idle reports whether no holder has written the record.

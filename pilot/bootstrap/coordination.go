@@ -84,7 +84,7 @@ func (c Config) followsCoordinator() bool {
 	return (own || c.Coordinator && c.ElectionStrategy != "") && !c.Disabled && !c.Remote
 }
 
-// coordinatorLock is what this process sees of the lock of the coordinator.
+// coordinatorLock is the view that this process has of the lock of the coordinator.
 type coordinatorLock struct {
 	mu sync.Mutex
 	// current is false while changes are not seen. version is the last version with a holder, and idle the time since it was seen.
@@ -109,7 +109,7 @@ func (l *coordinatorLock) set(leases []*coordinationv1.Lease) {
 	}
 }
 
-// look returns the time since the last renewal of the lock. It does not include times in which changes were not seen.
+// look returns the time since the last renewal of the lock. It does not include times without a working watch.
 func (l *coordinatorLock) look() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -165,7 +165,7 @@ func (s *site) publish() (err error) {
 	return err
 }
 
-// refusal returns why the API server rejects the writes of a candidate. If a webhook does not respond, the elector does not know whether
+// refusal returns why the API server rejects the writes of a candidate. If a webhook does not respond, the elector cannot decide whether
 // its write was stored, but the cause is known.
 func refusal(now leaderelection.Status) string {
 	if now.Rejected == "" && strings.Contains(now.Failed, "failed calling webhook") {

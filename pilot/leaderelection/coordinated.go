@@ -113,7 +113,7 @@ func (l *LeaderElection) SetCoordinatorAbsent(absent bool) {
 	l.setUncoordinated(func() { l.absent = absent })
 }
 
-// setUnserved records whether the API server does not serve LeaseCandidates. Without them, no coordinator knows the candidates.
+// setUnserved records whether the API server does not serve LeaseCandidates. Without them, no coordinator can read the candidates.
 func (l *LeaderElection) setUnserved(unserved bool) {
 	l.setUncoordinated(func() { l.unserved = unserved })
 }
@@ -131,7 +131,7 @@ func (l *LeaderElection) setUncoordinated(set func()) {
 const (
 	// NoCoordinator means that no coordinator acted.
 	NoCoordinator = "no coordinator named a leader for three lease durations"
-	// Unserved means that no coordinator can know the candidates.
+	// Unserved means that no coordinator can read the candidates.
 	Unserved = "the API server does not serve LeaseCandidates"
 )
 

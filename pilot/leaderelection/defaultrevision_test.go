@@ -108,7 +108,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 	})
 }
 
-// The release of shared clients waits for what runs with them.
+// The release of shared clients waits for the elections that run with them.
 func TestSharedRelease_Waits(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *lockServer) {
 		let := make(chan struct{})

@@ -29,7 +29,7 @@ type registry struct {
 // one default watcher per client.
 var global registry
 
-// shared is what the running elections of one client share. It exists while one of them runs.
+// shared has the parts that the running elections of one client share. It exists while an election runs.
 type shared struct {
 	locks  *k8sresourcelock.Shared
 	client kube.Client // for locks

@@ -6,12 +6,12 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// Status is the state of this process in an election: the status of its elector, and what the elector does not know. Its JSON
+// Status is the state of this process in an election: the status of its elector, and values that the elector does not have. Its JSON
 // omits what package inspect derives from the lock object.
 type Status struct {
 	// Status is the status of the elector. Phase is also "disabled" if Config.Disabled is true.
 	k8sleaderelection.Status
-	// ElectionID and Namespace are those of the Config. Lock is the name of the lock object, LockType is its type.
+	// ElectionID and Namespace are the values of the Config. Lock is the name of the lock object, LockType is its type.
 	ElectionID string   `json:"id"`
 	Namespace  string   `json:"-"`
 	Lock       string   `json:"-"`

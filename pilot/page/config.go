@@ -25,7 +25,7 @@ const (
 	idle = 5 * time.Second
 	// writeTimeout is the maximum time to send a frame to a client.
 	writeTimeout = 5 * time.Second
-	// maxStreams is the maximum number of open streams, maxHistory that of stored changes of each election.
+	// maxStreams is the maximum number of open streams, maxHistory is the maximum number of stored changes of each election.
 	maxStreams = 128
 	maxHistory = 512
 )

@@ -15,7 +15,7 @@ import (
 
 // Features has the values of the environment variables. Method variables has their names, defaults and meaning.
 type Features struct {
-	// The switches of elections and of what guards them.
+	// The switches of elections and of their guards.
 	EnableLeaderElection, EnableWriteGate, EnableWriteFence, EnableMemberLease, EnableCoordinator, EnableOldestEmulationVersion bool
 	// The switches of the controllers of the Gateway API.
 	EnableGatewayAPI, EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController, EnableGatewayAPIGatewayClassController bool

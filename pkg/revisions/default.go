@@ -91,7 +91,7 @@ func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
 	})
 }
 
-// change applies a change of one webhook, which is found if it exists. The default revision is known when all webhooks have been read.
+// change applies a change of one webhook, which is found if it exists. The default revision counts after all webhooks have been read.
 func (w *defaultWatcher) change(name string, found []*webhook) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// With Fallback the default revision is that of the first existing webhook of the control plane, as for DefaultRevision.
+// With Fallback the first existing webhook of the control plane has the default revision, as for DefaultRevision.
 func TestDefaultWatcher_Fallback(t *testing.T) {
 	own, shared := tagging.DefaultTagWebhook("mesh"), tagging.DefaultTagWebhook("")
 	for name, test := range map[string]struct {

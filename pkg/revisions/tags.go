@@ -170,7 +170,7 @@ func (w *tagWatcher) validates(item *validator) string {
 	return tagging.Named(item.Labels)
 }
 
-// change applies a change of one kind. The tags are known when each kind has been read.
+// change applies a change of one kind. The tags count after each kind has been read.
 func (w *tagWatcher) change(of string, set func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -88,7 +88,7 @@ func withPlaceholders(p fence.Pair) {
 func TestChart_Fence(t *testing.T) {
 	var chart struct {
 		Modes map[string]modeFields `json:"modes"`
-		// Declarations are those of each variant, by lock.
+		// Declarations are the declarations of each variant, by lock.
 		Declarations map[string]map[string]string `json:"declarations"`
 		Policies     []pair                       `json:"policies"`
 	}

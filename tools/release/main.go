@@ -35,7 +35,7 @@ type options struct {
 	root, out, version, platforms, url string
 }
 
-// The platforms of a release. The image has those of Linux.
+// The platforms of a release. The image has the Linux platforms.
 const everyPlatform = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
 
 func run(ctx context.Context, args []string, out io.Writer) error {

@@ -34,7 +34,7 @@ func sources(t *testing.T) string {
 }
 
 // Two releases of a commit have the same bytes, also in another folder, with another umask and time zone, and with tags and ignored files.
-// Each file is what a user expects.
+// Each file has the content that a user expects.
 func TestRelease(t *testing.T) {
 	clone := sources(t)
 	dist := filepath.Join(t.TempDir(), "dist")

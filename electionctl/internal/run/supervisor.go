@@ -30,7 +30,7 @@ func Supervise() {
 	}
 }
 
-// supervise runs the program, kills what it leaves, and returns its exit code.
+// supervise runs the program, kills the processes that it leaves, and returns its exit code.
 func supervise(path string, program []string) int {
 	runtime.LockOSThread() // the kernel kills the program when this thread ends
 	syscall.CloseOnExec(controlFD)

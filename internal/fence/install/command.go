@@ -271,7 +271,7 @@ func (c Config) undo(ctx context.Context, to *connection, before map[string][]ad
 	return changes, nil
 }
 
-// undoTimeout is the minimum time to restore what was installed before.
+// undoTimeout is the minimum time to restore the previous installation.
 const undoTimeout = 30 * time.Second
 
 // Verify prints the result of each check. It returns an error if one failed. Without a set, file, accounts or revisions it checks

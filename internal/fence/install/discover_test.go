@@ -24,7 +24,7 @@ func declaredForTwo() []fence.Declaration {
 	}
 }
 
-// The policies contain the declarations from which they are rendered.
+// The policies contain their declarations.
 func TestDiscover_Stored(t *testing.T) {
 	names := func(set fence.Set) (names []string) {
 		for _, p := range set.All() {

@@ -23,7 +23,7 @@ type Script struct {
 	Clock time.Time
 	// UIDs are the UIDs of the objects, by Key.
 	UIDs map[string]string
-	// Bare leaves out the bodies of requests and responses, except those of locks. Blind leaves out those of locks too.
+	// Bare leaves out the bodies of requests and responses, except for locks. Blind leaves out the bodies of locks too.
 	Bare, Blind bool
 	// Lock is the resource of the lock. Default: leases. Lease is its lease duration in seconds.
 	Lock  string

@@ -138,7 +138,7 @@ func connect(config *rest.Config) (clients, error) {
 	}}, nil
 }
 
-// routeScheme returns a scheme in which all kinds of routes have the same type.
+// routeScheme returns a scheme that gives all kinds of routes the same type.
 func routeScheme() *runtime.Scheme {
 	known := runtime.NewScheme()
 	metav1.AddToGroupVersion(known, routeVersion)

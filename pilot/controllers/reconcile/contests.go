@@ -43,7 +43,7 @@ func newContests[K comparable](contested func(K, types.NamespacedName), retry fu
 	return &contests[K]{contested: contested, retry: retry, of: map[types.NamespacedName]*contest{}}
 }
 
-// wrote records the values that a write changed. It does not matter what they replaced, or what the other writer changes elsewhere.
+// wrote records the values that a write changed. The replaced values and the other writer's changes elsewhere do not matter.
 // A write that changed only transient fields, for example the observed generation, reverts no other writer.
 func (c *contests[K]) wrote(name types.NamespacedName, key K, values fields) {
 	if _, only := values[""]; only && len(values) == 1 { // the namespace

@@ -41,7 +41,7 @@ type Config[K comparable] struct {
 	// done. Its wait is bounded. Optional.
 	Await func(ctx context.Context)
 	// Namespace returns the namespace of a key. Namespaces take turns, and each has at most half of the
-	// workers. If nil, the order is that of adding.
+	// workers. If nil, objects have the order of adding.
 	Namespace func(key K) string
 	// First reports whether a key is reconciled before the others of its namespace when Run starts,
 	// for example because an object is missing. Optional.

@@ -13,7 +13,7 @@ import (
 
 // Ref identifies an object.
 type Ref struct {
-	// Namespace and Name are those of the object.
+	// Namespace and Name identify the object.
 	Namespace, Name string
 	// In is the UID of the namespace of the object, or "". If set, an answer for an earlier
 	// namespace of the same name does not count.

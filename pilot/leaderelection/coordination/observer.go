@@ -61,7 +61,7 @@ type candidateState struct {
 	staleSince   time.Time
 	// refused is the back-off after a refused nomination, skipped after a preference that failed.
 	refused, skipped backOff
-	// releasedAt is when it released the lock by itself, because it stopped or failed.
+	// releasedAt is the time of its own release, because it stopped or failed.
 	releasedAt time.Time
 }
 

@@ -332,7 +332,7 @@ func TestPlan_Errors(t *testing.T) {
 	}
 }
 
-// A nominee that acquires the lock late still leads, and is not asked to hand over.
+// A nominee that acquires the lock late still leads, and gets no request to hand over.
 func TestPlan_LateNominee(t *testing.T) {
 	s := newScenario(t, "a", "b")
 	s.alive = true

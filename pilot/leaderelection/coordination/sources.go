@@ -121,7 +121,7 @@ func isUnserved(err error) bool {
 	return details == nil || details.Kind == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// observer returns an observer with what has been seen of the lock.
+// observer returns an observer with the observations of the lock.
 func (c *Controller) observer(name string) *observer {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -126,7 +126,7 @@ func (t *term) createLock(ctx context.Context, name string, e election) (created
 	var p plan
 	_, strategy, err := t.cfg.Strategies.choose(e.Situation, p.parse(e.Candidates))
 	if err != nil {
-		if e.Annotate { // otherwise the API server's coordinator may know the strategy
+		if e.Annotate { // otherwise the API server's coordinator may implement the strategy
 			t.report(name, e, err)
 		}
 		return e.Annotate, 0, nil // only a change of the candidates can help

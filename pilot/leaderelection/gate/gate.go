@@ -53,7 +53,7 @@ type OutcomeUnknownError struct {
 	Err error
 }
 
-// Error returns the election, the reason, the term and what to do.
+// Error returns the election, the reason, the term and the advice.
 func (e *OutcomeUnknownError) Error() string {
 	return fmt.Sprintf("election %s: %v: %s before the API server responded (term %d, token %d). "+
 		"The write may have been applied, or may still be. Read the object before you retry", e.Election, ErrOutcomeUnknown, e.Reason, e.Term.Transitions, e.Term.Token)

@@ -15,7 +15,7 @@ import (
 )
 
 // Transport returns a round tripper that passes writes to next only while the gate is open. Set it with rest.Config.Wrap.
-// Then each client of that configuration is gated, also dynamic clients and those of controller-runtime.
+// Then each client of that configuration is gated, also dynamic clients and clients of controller-runtime.
 //
 // Reads always pass: GET, HEAD, OPTIONS, and creations of reviews such as SubjectAccessReview and TokenReview. All other
 // requests are writes, also dry runs and requests through a proxy subresource. A request that upgrades its connection is
@@ -243,7 +243,7 @@ func upgrades(req *http.Request) bool {
 	return false
 }
 
-// isUpgrader reports whether a round tripper upgrades each connection, as those of client-go's executors do.
+// isUpgrader reports whether a round tripper upgrades each connection, as in client-go's executors.
 func isUpgrader(rt http.RoundTripper) bool {
 	switch next := rt.(type) {
 	case interface {

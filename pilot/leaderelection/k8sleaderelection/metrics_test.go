@@ -53,7 +53,7 @@ func (m ourMetrics) NewLeaderMetric() le.LeaderMetric { return m.calls }
 // client-go accepts one provider in a process.
 var theirs = &calls{}
 
-// The metrics are those of client-go. A renewal that needs another attempt is one slow path.
+// The metrics are the metrics of client-go. A renewal that needs another attempt is one slow path.
 func TestMetrics_AsInClientGo(t *testing.T) {
 	ours := &calls{}
 	clientgo.SetProvider(theirMetrics{theirs})

@@ -248,7 +248,7 @@ func (r *reporter) record(c *change) {
 	}
 }
 
-// deletion reports a lock that is being deleted. While finalizers keep the object, its leader leads on.
+// deletion reports a lock that is being deleted. While finalizers keep the object, its leader continues to lead.
 func (r *reporter) deletion(lock runtime.Object) {
 	o, err := meta.Accessor(lock)
 	if err != nil || o.GetDeletionTimestamp() == nil {

@@ -17,7 +17,7 @@ const tracker = "argocd.argoproj.io/tracking-id"
 
 func trackerOf(key enginekube.ResourceKey) string { return "plane:" + key.String() }
 
-// tracked is what the cache of the engine stores about an object.
+// tracked is the entry that the cache of the engine stores for an object.
 type tracked struct{ by string }
 
 // argo is the sync engine of Argo CD.

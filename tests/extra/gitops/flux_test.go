@@ -41,7 +41,7 @@ func newFlux(p *plane) *flux {
 	return &flux{ResourceManager: ssa.NewResourceManager(c, poller, ssa.Owner{Field: "kustomize-controller", Group: fluxGroup})}
 }
 
-// apply applies objects and deletes those of the inventory that are missing.
+// apply applies objects and deletes objects of the inventory that are missing.
 func (f *flux) apply(ctx context.Context, objects []*unstructured.Unstructured) (failed []string, _ error) {
 	f.SetOwnerLabels(objects, "plane", "flux-system")
 	options := ssa.DefaultApplyOptions()

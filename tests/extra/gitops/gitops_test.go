@@ -38,7 +38,7 @@ type plane struct {
 	*cluster.Cluster
 	t    *testing.T
 	kube kube.Client
-	// objects are those of the application.
+	// objects are the objects of the application.
 	objects []*unstructured.Unstructured
 	// apply applies objects with a tool, which prunes others, and returns what failed.
 	apply func(ctx context.Context, objects []*unstructured.Unstructured) (failed []string, _ error)

@@ -154,7 +154,7 @@ func (p *plane) oldHook() {
 	p.mustSync(p.objects)
 }
 
-// marked: Argo CD has deleted the Lease that an earlier chart had as a hook, and its finalizer keeps the object. The leader leads on.
+// marked: Argo CD has deleted the Lease that an earlier chart had as a hook, and its finalizer keeps the object. The leader continues to lead.
 func (p *plane) marked(before map[string]lock) {
 	p.finalizers(`["argocd.argoproj.io/hook-finalizer"]`)
 	p.kubectl("", "delete", "--wait=false", "lease/"+deploymentLock)

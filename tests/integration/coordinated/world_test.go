@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -131,12 +130,6 @@ func (w *world) coordinate() {
 func (w *world) lease() *coordinationv1.Lease {
 	w.t.Helper()
 	return get(w, w.admin.Kube().CoordinationV1().Leases(w.home).Get, "x")
-}
-
-// leaseCandidate returns the LeaseCandidate of a Pod, or nil if it does not exist.
-func (w *world) leaseCandidate(pod string) *coordinationv1beta1.LeaseCandidate {
-	w.t.Helper()
-	return get(w, w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get, coordination.CandidateName(pod, "x"))
 }
 
 // get returns an object, or nil if it does not exist. It repeats a failed request.

@@ -20,7 +20,7 @@ import (
 // kinds are the kinds of objects whose status is compared, with their API version.
 var kinds = map[string]string{"Gateway": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1", "UDPRoute": "v1"}
 
-// surroundings are what the cases refer to.
+// surroundings are the objects that the cases refer to.
 const surroundings = `
 apiVersion: v1
 kind: Namespace
@@ -111,7 +111,7 @@ func readCases(t *testing.T) (manifests string, names map[string]string) {
 }
 
 // The status of Gateways and routes of a revision of incumbent and of a revision of istiod, for the same objects. The differences
-// are those of testdata/differences.txt.
+// are listed in testdata/differences.txt.
 func TestGatewayStatus(t *testing.T) {
 	l := start(t, map[string]string{"istiod": program(t, "ISTIOD")}, nil)
 	r := &report{lab: l}

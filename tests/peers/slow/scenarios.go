@@ -17,7 +17,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/relay"
 )
 
-// scenario is what happens to the connections and answers of a candidate.
+// scenario has the faults of the connections and answers of a candidate.
 type scenario struct {
 	name string
 	late bool // it is measured with each latency

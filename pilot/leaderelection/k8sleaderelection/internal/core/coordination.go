@@ -18,7 +18,7 @@ const coordinatorLeases = 3
 // preferenceTime is how long a preference counts. A coordinator also waits 5 s for the preferred candidate.
 const preferenceTime = 5 * time.Second
 
-// Coordination has what this candidate knows of the coordinator.
+// Coordination has the view that this candidate has of the coordinator.
 type Coordination struct {
 	Absent bool // the process reported that the coordinator is absent
 	// Alone: this candidate acquired the lock after no coordinator had acted for three leases, or the leader recorded that in its

@@ -174,7 +174,7 @@ func (c Config) advanceLeading(s State, now ClockReading) State {
 	case s.Drain.StepDown:
 		return c.drain(s, now, SteppedDown)
 	case s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
-		// The acceptance is stored, so other candidates know the next leader.
+		// The acceptance is stored, so other candidates can see the next leader.
 		return c.drain(s, now, HandingOver)
 	case c.prefersOther(&s, now.Mono) && c.Coordinated:
 		s.Drain.HandOver = true

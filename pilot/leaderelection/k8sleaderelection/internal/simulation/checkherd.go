@@ -16,7 +16,7 @@ type herd struct{ left int }
 
 func (h *herd) event() { h.left = min(h.left+herdConflicts, herdBurst) }
 
-// countRace is called for the answer to a write. Acquisitions and requests compete with those of other candidates.
+// countRace is called for the answer to a write. Acquisitions and requests compete with the writes of other candidates.
 func (c *checks) countRace(p *process, call *call, result core.Result) {
 	if call.op != core.Acquire && call.op != core.SendRequest {
 		return

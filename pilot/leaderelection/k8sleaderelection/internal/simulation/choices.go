@@ -33,7 +33,7 @@ type travel struct {
 	reply  view
 }
 
-// schedule is what a process waits for in an exploration.
+// schedule is the event or time that a process waits for in an exploration.
 type schedule struct {
 	wake, until core.Instant // of its latest action
 	shown       uint64       // version that its watch has shown

@@ -469,7 +469,7 @@ func (p *process) canonicalState() {
 	}
 }
 
-// canonicalEarlier removes what is over.
+// canonicalEarlier removes periods that are over.
 func canonicalEarlier(e core.Earlier, now core.Instant) core.Earlier {
 	if e.Away.Until <= now {
 		e.Away = core.Away{}

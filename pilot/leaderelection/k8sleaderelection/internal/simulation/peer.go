@@ -61,7 +61,7 @@ type peer struct {
 	pausedAt        Time      // last true time at which it was paused
 	turn            int       // number of the current callback
 	hindrance       hindrance // of its next call, in an exploration
-	next            turn      // what it does at due
+	next            turn      // its action at due
 	due             core.Instant
 
 	// State of the elector.
@@ -120,7 +120,7 @@ const (
 	loseAnswer
 )
 
-// turn is what a peer does next.
+// turn is the next action of a peer.
 type turn uint8
 
 const (

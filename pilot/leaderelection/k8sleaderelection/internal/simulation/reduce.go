@@ -10,7 +10,7 @@ import (
 // persistent set: until one of them is played, no other node can do anything that depends on them. So each world in which time passes
 // is still reached, and each start of run functions and each write meets all processes that may act.
 
-// effect is what moves of a node can do before time passes, while the other nodes do nothing.
+// effect has the possible effects of a node's moves before time passes, while the other nodes do nothing.
 type effect uint8
 
 const (

@@ -16,7 +16,7 @@ type slowness struct {
 	// steady: nothing but the ends of processes disturbs the run. The delays are constant and do not end with the faults, so no
 	// leader may lose its term.
 	steady bool
-	// ended: before the first term, an end was demanded of the only process, or of one that had acquired the lock or was acquiring it.
+	// ended: before the first term, an end was demanded of the only process, or of a process that had acquired the lock or was acquiring it.
 	// The first term then begins after the next start, a release or a lease.
 	ended bool
 }
