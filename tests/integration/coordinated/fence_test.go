@@ -97,8 +97,8 @@ func (w *world) allowed(what string, try func() error) {
 	w.await(what+": accepted", func() bool { return try() == nil })
 }
 
-// TestFence_LeaseCandidates checks which LeaseCandidates a Pod can write: its own. Of others it can only write the time of a ping, and
-// delete those that did not respond to one. No coordinator runs, so only the test changes the objects.
+// TestFence_LeaseCandidates checks which LeaseCandidates a Pod can write: its own. For other LeaseCandidates it can only write the time of
+// a ping, and delete a LeaseCandidate that did not respond. No coordinator runs, so only the test changes the objects.
 func TestFence_LeaseCandidates(t *testing.T) {
 	w := newWorld(t)
 	all := w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home)
