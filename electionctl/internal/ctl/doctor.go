@@ -358,7 +358,11 @@ func (c *clients) readLocks(ctx context.Context, in *diagnosis.Input) error {
 		if err != nil {
 			return err
 		}
-		in.Locks = append(in.Locks, others.locks...)
+		for _, lock := range others.locks {
+			if lock.Namespace != c.at {
+				in.Locks = append(in.Locks, lock)
+			}
+		}
 	}
 	return nil
 }

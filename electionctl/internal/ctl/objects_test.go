@@ -43,9 +43,11 @@ func TestDoctor_Objects(t *testing.T) {
 
 	mark := []byte(`{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"plane"}}}`)
 	e.must(e.kube.CoordinationV1().Leases(e.namespace).Patch(t.Context(), deployment, types.MergePatchType, mark, metav1.PatchOptions{}))
+	e.must(e.kube.CoreV1().ConfigMaps(e.namespace).Patch(t.Context(), "istio-leader", types.MergePatchType, mark, metav1.PatchOptions{}))
 	result = e.run("doctor")
 	for _, want := range []string{
 		cause, "NAMESPACE/" + deployment + ": Argo CD applies Lease " + deployment + " (argocd.argoproj.io/tracking-id)", "ignore the fields /spec and /metadata/annotations",
+		"Argo CD applies ConfigMap istio-leader (argocd.argoproj.io/tracking-id)", // once, also if other namespaces can have its name
 		"→ kubectl -n NAMESPACE annotate lease " + deployment + " argocd.argoproj.io/tracking-id-",
 	} {
 		e.expect(result, unhealthy, want)
