@@ -168,9 +168,6 @@ func (c Config) endedWell(a, b Snapshot) bool {
 // outrank each other. Without a pause they would alternate.
 func (c Config) displacement(s *State, next Snapshot, now Instant) Displaced {
 	d := s.Displaced
-	if s.Phase == Leading {
-		d.Times = 0
-	}
 	return Displaced{
 		NotBefore: now.After(c.preemptPause(d.Times)),
 		Times:     min(d.Times+1, maxBackOffShift),

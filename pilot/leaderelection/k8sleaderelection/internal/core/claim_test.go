@@ -110,7 +110,7 @@ func TestObserve_Displaced(t *testing.T) {
 		"leader":                    {lock("mine"), Leading, nil, theirs(), 2, 1, true},
 		"leader, by another rank":   {lock("mine"), Leading, nil, theirs(lower), 2, 1, false},
 		"settling, again":           {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 1 }, theirs(), 22, 2, true},
-		"leader, again":             {lock("mine"), Leading, func(s *State) { s.Displaced.Times = 3 }, theirs(), 2, 1, true},
+		"leader, again":             {lock("mine"), Leading, func(s *State) { s.Displaced.Times = 3; *s = s.enter(Leading, Settled) }, theirs(), 2, 1, true},
 		"seventh time":              {lock("mine"), Settling, func(s *State) { s.Displaced.Times = 5 }, theirs(), 22 * 16, 5, true},
 		"following":                 {lock("mine"), Following, nil, theirs(), 2, 1, false},
 		"by an equal before":        {lock("mine"), Leading, func(s *State) { s.Displaced.ByEqual = true }, theirs(lower), 2, 1, true},

@@ -70,7 +70,7 @@ func (c Config) replied(s State, in Input) State {
 func (c Config) failed(s State, call Call, in Input) State {
 	now := in.Now.Mono
 	e := s.Effort.of(call.Op)
-	if e.Last.After(2*c.Lease) < now { // an older problem
+	if e.Last.After(2*c.Lease) < now || e.Fails == 0 && e.Last.After(2*c.Retry) < now { // an older problem
 		*e = Effort{}
 	}
 	// If the version is still the same after a conflict, no other process has written. Then something rejects

@@ -70,7 +70,12 @@ func TestFailed_Count(t *testing.T) {
 			t.Errorf("%s: reads %+v", name, s.Effort.Reads)
 		}
 	}
-	s := seenAt(0, lock("lower, hands over"))
+	s := ours(seenAt(0, lock("mine")), Leading)
+	s.Effort.Writes = Effort{Conflicts: 1, Base: 20, Last: seconds(-5)} // more than two RetryPeriods ago, without a failure
+	if s = c.failed(s, Call{Op: Renew, Base: 20}, reply(0, Conflict, Snapshot{})); s.Effort.Writes.Conflicts != 1 || s.Effort.Writes.Fails != 0 {
+		t.Errorf("a conflict long after another one: %+v", s.Effort.Writes)
+	}
+	s = seenAt(0, lock("lower, hands over"))
 	s = c.failed(s, Call{Op: SendRequest}, reply(0, Unknown, Snapshot{}))
 	if s.Effort.Requests.Fails != 1 || s.Effort.Writes.Fails != 0 {
 		t.Errorf("a request: %+v", s)

@@ -18,7 +18,7 @@ type Handover struct {
 type Requests struct {
 	Wanted     bool    // this candidate has sent a request and still wants the lock
 	NotBefore  Instant // no request before
-	Count      uint32  // own requests in a row that did not lead to a term
+	Count      uint8   // own requests in a row that did not lead to a term; see requestSent
 	AnsweredAt Instant // last reply of the store; a watch may be later
 	// Ignored is the time during which the holder renewed without answering own requests: see ignoresRequests.
 	Ignored time.Duration
@@ -32,8 +32,8 @@ const (
 	refusedByRank = "a coordinator selects the leader of this election"
 )
 
-// requestLengths is the number of different durations of requests in a row.
-const requestLengths = 32
+// requestLengths is the number of different durations of requests in a row. A leader that misses more of them has lost its term.
+const requestLengths = 4
 
 // observeHandover processes the answer of the leader, or its absence, and the end of a nomination.
 func (c Config) observeHandover(s *State, v sighting) Handover {
@@ -184,7 +184,9 @@ func (c Config) request(s *State) Request {
 func (c Config) requestSent(h Handover, now Instant) Handover {
 	h.Requesting.Wanted = true
 	h.Requesting.NotBefore = now.After(min(c.Lease, c.Retry<<min(h.Requesting.Count, maxBackOffShift)))
-	h.Requesting.Count++
+	if h.Requesting.Count++; h.Requesting.Count == maxBackOffShift+requestLengths {
+		h.Requesting.Count = maxBackOffShift // the same delay, and another duration than the latest requests
+	}
 	return h
 }
 

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -37,6 +38,24 @@ func TestRequestContent(t *testing.T) {
 		if got := config.request(&s); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
+	}
+}
+
+// Each of many requests in a row has another duration than the ones before it, also when the delay between them is the longest.
+func TestRequestSent_Differs(t *testing.T) {
+	c := testConfig()
+	s := seenAt(0, lock("lower, hands over"))
+	var seconds []int
+	for range 40 {
+		r := c.request(&s)
+		if last := seconds[max(0, len(seconds)-2):]; slices.Contains(last, r.Seconds) || r.Seconds < 4 || r.Seconds > 7 {
+			t.Fatalf("a request of %d s after %v", r.Seconds, seconds)
+		}
+		seconds = append(seconds, r.Seconds)
+		s.Handover = c.requestSent(s.Handover, testNow.Mono)
+	}
+	if s.Requesting.NotBefore != testNow.Mono.After(c.Lease) {
+		t.Errorf("the next request is possible after %v", testNow.Mono.Until(s.Requesting.NotBefore))
 	}
 }
 

@@ -325,6 +325,9 @@ func (c Config) lossReason(s *State) Reason {
 func (s State) enter(p Phase, why Reason) State {
 	s.Phase = p
 	s.Why = why
+	if p == Leading {
+		s.Displaced.Times = 0
+	}
 	return s
 }
 
