@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
-	"slices"
 	"time"
 
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/record"
@@ -200,18 +201,8 @@ func (c Config) validate() error {
 
 // validateLockMeta returns an error for labels and owners that an object cannot have.
 func (c Config) validateLockMeta() error {
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(c.LockLabels)) {
-		for _, problem := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(c.LockLabels[key])) {
-			errs = append(errs, fmt.Errorf("the label %q=%q of LockLabels: %s", key, c.LockLabels[key], problem))
-		}
-	}
-	for _, o := range c.LockOwners {
-		if o.APIVersion == "" || o.Kind == "" || o.Name == "" || o.UID == "" {
-			errs = append(errs, fmt.Errorf("the owner %s %q of LockOwners: set APIVersion, Kind, Name and UID", o.Kind, o.Name))
-		}
-	}
-	return errors.Join(errs...)
+	labels := metavalidation.ValidateLabels(c.LockLabels, field.NewPath("LockLabels"))
+	return append(labels, apivalidation.ValidateOwnerReferences(c.LockOwners, field.NewPath("LockOwners"))...).ToAggregate()
 }
 
 func (c Config) validatePredecessor() error {

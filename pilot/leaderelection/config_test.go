@@ -118,10 +118,10 @@ func TestConfigValidate(t *testing.T) {
 		"a lease too short": {change: func(c *Config) { c.LeaseDuration = time.Second }, want: []string{"LeaseDuration 1s must be greater than RenewDeadline"}},
 		"lock labels":       {change: func(c *Config) { c.LockLabels = map[string]string{"app.kubernetes.io/name": "x"} }},
 		"bad lock labels": {change: func(c *Config) { c.LockLabels = map[string]string{"a b": "", "c": "d e"} }, want: []string{
-			`the label "a b"="" of LockLabels: name part must consist of`, `the label "c"="d e" of LockLabels: a valid label must`,
+			`LockLabels: Invalid value: "a b": name part must consist of`, `LockLabels: Invalid value: "d e": a valid label must`,
 		}},
 		"no owner": {change: func(c *Config) { c.LockOwners = []metav1.OwnerReference{{Kind: "Deployment", Name: "x"}} }, want: []string{
-			`the owner Deployment "x" of LockOwners: set APIVersion, Kind, Name and UID`,
+			`LockOwners.apiVersion: Invalid value: "": version must not be empty`, `LockOwners.uid: Invalid value: "": must not be empty`,
 		}},
 		"half a Pod": {change: func(c *Config) { c.LabelPod.Name = "x" }, want: []string{`the LabelPod "/x": set the namespace and the name`}},
 		"long label": {change: func(c *Config) {

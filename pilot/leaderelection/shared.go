@@ -79,7 +79,7 @@ func newShared(client kube.Client) (*shared, error) {
 		return nil, errors.New("client has no RESTConfig: create it with kube.NewClient, or set LockClient")
 	}
 	var err error
-	if s.client, err = kube.NewClient(k8sresourcelock.ClientConfig(config), kube.WithOwnConnections()); err != nil {
+	if s.client, err = kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections()); err != nil {
 		return nil, err
 	}
 	s.locks.Client = s.client.Kube().CoordinationV1()

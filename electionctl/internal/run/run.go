@@ -74,7 +74,7 @@ func Run(ctx context.Context, config Config) (code int, err error) {
 }
 
 func (r *runner) elector() (*k8sleaderelection.LeaderElector, error) {
-	client, err := kubernetes.NewForConfig(kube.FreshConnections(k8sresourcelock.ClientConfig(r.Client)))
+	client, err := kubernetes.NewForConfig(kube.FreshConnections(r.Client))
 	if err != nil {
 		return nil, err
 	}

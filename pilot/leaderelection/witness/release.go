@@ -56,7 +56,8 @@ func (o Options) connect(cluster string) (c clients, err error) {
 	if err != nil {
 		return c, err
 	}
-	config = kube.FreshConnections(k8sresourcelock.ClientConfig(config))
+	config = kube.FreshConnections(config)
+	config.QPS = -1 // for Events: locks have no limit
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	config.Timeout = callTimeout
 	rest.AddUserAgent(config, "incumbent-witness")

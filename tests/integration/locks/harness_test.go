@@ -42,7 +42,7 @@ func rights(kind locktest.Kind) []rbacv1.PolicyRule {
 
 func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 	t.Helper()
-	set, err := kubernetes.NewForConfig(k8sresourcelock.ClientConfig(config))
+	set, err := kubernetes.NewForConfig(config)
 	harness.Must(t, err)
 	return set
 }

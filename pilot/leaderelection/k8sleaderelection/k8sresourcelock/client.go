@@ -1,17 +1,8 @@
 package k8sresourcelock
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"math"
 	"net/http"
-	"strconv"
-	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -64,52 +55,15 @@ func (d direct) Post() *rest.Request { return d.Verb(http.MethodPost) }
 
 func (d direct) Put() *rest.Request { return d.Verb(http.MethodPut) }
 
-// sendOnce removes the Retry-After header, so that client-go does not repeat a request. The delay of a 429 moves
-// into the response body, where apierrors.SuggestsClientDelay finds it.
+// sendOnce removes the Retry-After header, so that client-go does not repeat a request. The elector has its own back-off.
 type sendOnce struct{ http.RoundTripper }
 
 func (s sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := s.RoundTripper.RoundTrip(req)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		resp.Header.Del("Retry-After")
 	}
-	after, numeric := strconv.Atoi(resp.Header.Get("Retry-After"))
-	resp.Header.Del("Retry-After")
-	if resp.StatusCode == http.StatusTooManyRequests && numeric == nil && after > 0 {
-		if err := setDelay(resp, int32(min(after, math.MaxInt32))); err != nil {
-			return nil, err
-		}
-	}
-	return resp, nil
-}
-
-// maxRefusal limits how many bytes of a 429 response are read.
-const maxRefusal = 64 << 10
-
-// setDelay replaces the body of the response by a Status with the delay.
-func setDelay(resp *http.Response, seconds int32) error {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
-	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return fmt.Errorf("read body of 429 response: %w", err)
-	}
-	var status metav1.Status
-	if json.Unmarshal(body, &status) != nil || status.Reason == "" {
-		status = metav1.Status{Message: strings.ToValidUTF8(string(body), "?"), Reason: metav1.StatusReasonTooManyRequests}
-	}
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	status.Status, status.Code = metav1.StatusFailure, http.StatusTooManyRequests
-	if status.Details == nil {
-		status.Details = &metav1.StatusDetails{}
-	}
-	status.Details.RetryAfterSeconds = seconds
-	body, err = json.Marshal(status)
-	if err != nil {
-		return fmt.Errorf("encode status of 429 response: %w", err)
-	}
-	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	resp.Header.Set("Content-Type", "application/json")
-	resp.Header.Del("Content-Length")
-	return nil
+	return resp, err
 }
 
 // WrappedRoundTripper returns the wrapped transport, for client-go.

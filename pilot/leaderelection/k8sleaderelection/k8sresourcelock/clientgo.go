@@ -65,7 +65,7 @@ func Locate(lock Interface) (lockType, ns, name string) {
 	return "", "", ""
 }
 
-// NewFromKubeconfig returns a lock as New does, with clients of its own (see ClientConfig). The timeout of a request is
+// NewFromKubeconfig returns a lock as New does, with clients of its own. The timeout of a request is
 // half of renewDeadline, at least a second.
 func NewFromKubeconfig(lockType, ns, name string, rlc ResourceLockConfig, kubeconfig *rest.Config, renewDeadline time.Duration) (Interface, error) {
 	fail := func(err error) (Interface, error) {
@@ -74,7 +74,7 @@ func NewFromKubeconfig(lockType, ns, name string, rlc ResourceLockConfig, kubeco
 	if kubeconfig == nil {
 		return fail(errors.New("no kubeconfig was given"))
 	}
-	config := ClientConfig(kubeconfig)
+	config := rest.CopyConfig(kubeconfig)
 	config.Timeout = max(renewDeadline/2, time.Second)
 	rest.AddUserAgent(config, "leader-election")
 	leases, err := coordinationv1client.NewForConfig(config)

@@ -113,17 +113,17 @@ func (l *ConfigMapLock) Subscribe(ctx context.Context, wake func()) Subscription
 // ErrUnreadable if its record cannot be read. For a ConfigMap without a record it returns a zero record, nil bytes
 // and no error.
 func (l *ConfigMapLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	return l.access().plain(l).get(ctx)
+	return l.access().getRecord(ctx)
 }
 
 // Create creates the ConfigMap. If it exists, the error is AlreadyExists and IsConflict reports true.
 func (l *ConfigMapLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().plain(l).create(ctx, ler)
+	return l.access().writeRecord(ctx, Snapshot{}, ler)
 }
 
 // Update replaces the record of the ConfigMap that the last Get, Create or Update returned.
 func (l *ConfigMapLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().plain(l).update(ctx, ler)
+	return l.access().updateRecord(ctx, ler)
 }
 
 // RecordEvent implements Interface.

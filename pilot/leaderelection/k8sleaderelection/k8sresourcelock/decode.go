@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,7 +81,7 @@ func (s Snapshot) Writer(field string) string {
 // LastWriter returns the field manager that last wrote a field or an annotation, and when. The API server sets this time, in seconds.
 func LastWriter(entries []metav1.ManagedFieldsEntry, field string) (manager string, at time.Time) {
 	for _, e := range entries {
-		if e.Time != nil && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+field+`"`) && e.Time.After(at) {
+		if e.Time != nil && owns(e, field) && e.Time.After(at) {
 			manager = e.Manager
 			at = e.Time.Time
 		}

@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
@@ -196,13 +195,10 @@ func (l *LeaseLock) Validate() error {
 }
 
 func (l *LeaseLock) validateLabels() error {
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(l.Labels)) {
-		for _, problem := range append(validation.IsQualifiedName(key), validation.IsValidLabelValue(l.Labels[key])...) {
-			errs = append(errs, fmt.Errorf("lease lock %s: label %s=%q: %s", l.Describe(), key, l.Labels[key], problem))
-		}
+	if err := metavalidation.ValidateLabels(l.Labels, field.NewPath("labels")).ToAggregate(); err != nil {
+		return fmt.Errorf("lease lock %s: %w", l.Describe(), err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Read implements Lock.
@@ -231,17 +227,17 @@ func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
 // Get returns the record and its bytes. The error is NotFound if the Lease does not exist, and wraps ErrUnreadable
 // if its record cannot be read. For a Lease without a record it returns a zero record, nil bytes and no error.
 func (l *LeaseLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	return l.access().plain(l).get(ctx)
+	return l.access().getRecord(ctx)
 }
 
 // Create creates the Lease. If it exists, the error is AlreadyExists and IsConflict reports true.
 func (l *LeaseLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().plain(l).create(ctx, ler)
+	return l.access().writeRecord(ctx, Snapshot{}, ler)
 }
 
 // Update replaces the record of the Lease that the last Get, Create or Update returned.
 func (l *LeaseLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
-	return l.access().plain(l).update(ctx, ler)
+	return l.access().updateRecord(ctx, ler)
 }
 
 // RecordEvent implements Interface.

@@ -1,7 +1,6 @@
 package k8sresourcelock
 
 import (
-	"encoding/json"
 	"strings"
 	"time"
 
@@ -30,8 +29,8 @@ func recordedKey(lease *coordinationv1.Lease) string {
 	if key == "" || aboveSecond(lease.Spec.AcquireTime) == 0 && aboveSecond(lease.Spec.RenewTime) < time.Millisecond {
 		return key
 	}
-	writers := managersOf(lease.ManagedFields, "f:spec", "f:renewTime")
-	setters := managersOf(lease.ManagedFields, "f:metadata", "f:annotations", "f:"+LeaseHolderKey)
+	writers := managersOf(lease.ManagedFields, "renewTime")
+	setters := managersOf(lease.ManagedFields, LeaseHolderKey)
 	if len(writers) == 0 || len(setters) == 0 {
 		return key
 	}
@@ -51,28 +50,17 @@ func aboveSecond(t *metav1.MicroTime) time.Duration {
 	return t.Sub(t.Truncate(time.Second))
 }
 
-// managersOf returns the managers that own the field at path.
-func managersOf(entries []metav1.ManagedFieldsEntry, path ...string) map[string]bool {
+// managersOf returns the managers that own a field or an annotation.
+func managersOf(entries []metav1.ManagedFieldsEntry, field string) map[string]bool {
 	owners := map[string]bool{}
-	for _, entry := range entries {
-		if hasPath(entry.FieldsV1.GetRawBytes(), path) {
-			owners[entry.Manager] = true
+	for _, e := range entries {
+		if owns(e, field) {
+			owners[e.Manager] = true
 		}
 	}
 	return owners
 }
 
-func hasPath(raw []byte, path []string) bool {
-	for _, step := range path {
-		var node map[string]json.RawMessage
-		if json.Unmarshal(raw, &node) != nil {
-			return false
-		}
-		next, ok := node[step]
-		if !ok {
-			return false
-		}
-		raw = next
-	}
-	return true
+func owns(e metav1.ManagedFieldsEntry, field string) bool {
+	return e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+field+`"`)
 }

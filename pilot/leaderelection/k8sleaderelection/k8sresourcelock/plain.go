@@ -26,7 +26,8 @@ type memory struct {
 	version string
 	// register is set if the store is unversioned.
 	register *register
-	base     lastSeen
+	// base is the state that Get, Create or Update returned last. It is nil before the first call.
+	base atomic.Pointer[Snapshot]
 }
 
 func (m *memory) sawObject(s Snapshot) {
@@ -35,34 +36,19 @@ func (m *memory) sawObject(s Snapshot) {
 	m.uid, m.version = s.UID, s.ResourceVersion
 }
 
-// lastSeen is the state that Get, Create or Update returned last. It is nil before the first call.
-type lastSeen = atomic.Pointer[Snapshot]
-
-// plain implements Get, Create and Update of Interface with Read and Write.
-type plain struct {
-	lock   Lock
-	base   *lastSeen
-	absent error // the error of Get if the object does not exist
-	wrap   func(verb string, err error) error
-}
-
-func (a access[T]) plain(l Lock) plain {
-	return plain{lock: l, base: &a.last.base, absent: apierrors.NewNotFound(a.resource, a.meta.Name), wrap: a.wrap}
-}
-
-// get implements Interface.Get. If the lock does not exist, the error is NotFound, as in client-go. If the record
+// getRecord implements Interface.Get. If the lock does not exist, the error is NotFound, as in client-go. If the record
 // is unreadable, the object is remembered all the same, so that Update can replace the record.
-func (p plain) get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
-	snap, err := p.lock.Read(ctx)
+func (a access[T]) getRecord(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
+	snap, err := a.read(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	p.base.Store(&snap)
+	a.last.base.Store(&snap)
 	if !snap.Exists {
-		return nil, nil, p.wrap("get", p.absent)
+		return nil, nil, a.wrap("get", apierrors.NewNotFound(a.resource, a.meta.Name))
 	}
 	if snap.Unreadable != nil {
-		return nil, snap.Raw, p.wrap("get", snap.Unreadable)
+		return nil, snap.Raw, a.wrap("get", snap.Unreadable)
 	}
 	record := snap.Record
 	record.Strategy = coordinationv1.CoordinatedLeaseStrategy(snap.Strategy)
@@ -70,23 +56,20 @@ func (p plain) get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	return &record, snap.Raw, nil
 }
 
-func (p plain) create(ctx context.Context, record LeaderElectionRecord) error {
-	return p.write(ctx, Snapshot{}, record)
-}
-
-// update preserves the annotations, as other electors do.
-func (p plain) update(ctx context.Context, record LeaderElectionRecord) error {
-	base := p.base.Load()
+// updateRecord implements Interface.Update.
+func (a access[T]) updateRecord(ctx context.Context, record LeaderElectionRecord) error {
+	base := a.last.base.Load()
 	if base == nil || !base.Exists {
-		return p.wrap("update", errNotRead)
+		return a.wrap("update", errNotRead)
 	}
-	return p.write(ctx, *base, record)
+	return a.writeRecord(ctx, *base, record)
 }
 
-func (p plain) write(ctx context.Context, base Snapshot, record LeaderElectionRecord) error {
-	snap, err := p.lock.Write(ctx, base, record, base.Annotations)
+// writeRecord preserves the annotations, as other electors do.
+func (a access[T]) writeRecord(ctx context.Context, base Snapshot, record LeaderElectionRecord) error {
+	snap, err := a.write(ctx, base, record, base.Annotations)
 	if err == nil {
-		p.base.Store(&snap)
+		a.last.base.Store(&snap)
 	}
 	return err
 }
