@@ -1,9 +1,14 @@
 package simulation
 
-import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
 
 // ambush is called after a step of a handover, or an acquisition of a candidate that settles, was stored. It sometimes causes a
-// fault at that moment, or two within a RetryPeriod, which random faults rarely hit.
+// fault at that moment, or two within a RetryPeriod, which random faults rarely hit. If a user writes annotations in this mode, half of
+// the ambushes are such a write and a fault at one side.
 func (w *world) ambush(c *call) {
 	if !w.faulty() || !w.chance(w.mode.Ambush) {
 		return
@@ -23,11 +28,15 @@ func (w *world) ambush(c *call) {
 	if leader == nil || challenger == nil {
 		return
 	}
+	within := func(d time.Duration, fault func()) {
+		w.after(w.within(d), func() {
+			if w.faulty() {
+				w.tracef("ambush after %s, of %s and %s", c.op, leader.name, challenger.name)
+				fault()
+			}
+		})
+	}
 	attack := func() {
-		if !w.faulty() {
-			return
-		}
-		w.tracef("ambush after %s, of %s and %s", c.op, leader.name, challenger.name)
 		w.oneOf(
 			func() { w.strike(leader) },
 			func() { w.strike(challenger) },
@@ -36,9 +45,14 @@ func (w *world) ambush(c *call) {
 			w.meddle,
 		)
 	}
-	w.after(w.within(w.timing.retry/4), attack)
+	if w.mode.Forgers > 0 && w.rng.IntN(2) == 0 {
+		within(w.timing.retry, w.forge)
+		within(w.timing.retry, func() { w.oneOf(func() { w.strike(leader) }, func() { w.strike(challenger) }) })
+		return
+	}
+	within(w.timing.retry/4, attack)
 	if w.rng.IntN(3) == 0 {
-		w.after(w.within(w.timing.retry), attack)
+		within(w.timing.retry, attack)
 	}
 }
 

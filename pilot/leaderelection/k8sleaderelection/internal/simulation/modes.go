@@ -115,7 +115,7 @@ var Modes = []Mode{
 	},
 	{Name: "annotations", Ranked: true, Remote: 0.2, Forgers: 12, Flips: 2, Stops: 3},
 	{
-		Name: "annotations-bad", Ranked: true, Remote: 0.2, Forgers: 12, Flips: 4, Stops: 5, Unfits: 2, Orders: 3, Ambush: 0.1, Pauses: 2, Cuts: 3, Outages: 1,
+		Name: "annotations-bad", Ranked: true, Remote: 0.2, Forgers: 12, Flips: 4, Stops: 5, Unfits: 2, Orders: 3, Ambush: 0.4, Pauses: 2, Cuts: 3, Outages: 1,
 		Net: 0.05, Drop: 0.05, Late: 0.08, Forbidden: 0.15, Fail: 0.1,
 	},
 	{Name: "annotations-coordinated", Coordinated: true, Ranked: true, Uncoordinated: 0.1, Forgers: 10, Silences: 1, Wishes: 2, Flips: 2, Stops: 4},
