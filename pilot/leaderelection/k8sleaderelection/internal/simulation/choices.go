@@ -14,7 +14,7 @@ type choosing struct {
 	on       bool // events are choices
 	random   bool // in a choice with a random part
 	bounds   *Bounds
-	left     int       // faults
+	left     uint8     // faults: bit i is that of bounds.Faults[i]
 	path     *path     // to this world
 	recorded scenarios // of a replay; nil: not recorded
 }
@@ -39,6 +39,16 @@ type schedule struct {
 	shown       uint64       // version that its watch has shown
 	late        bool         // time may pass before its watch shows the next version, or opens
 	slow        bool         // its run functions may return late
+}
+
+// fault returns the place of a fault that is left, or -1.
+func (c *choosing) fault(name string) int {
+	for i, f := range c.bounds.Faults {
+		if f == name && c.left>>i&1 == 1 {
+			return i
+		}
+	}
+	return -1
 }
 
 // tick is the step of time in an exploration. A timer in between is late.
@@ -315,7 +325,7 @@ func (w *world) movesOf(node int, when moment, list []choice) []choice {
 	n := w.nodes[node]
 	for m := range moves {
 		move := &moves[m]
-		if move.when != when || when == fault && !w.choosing.bounds.allows(move.name) {
+		if move.when != when || when == fault && w.choosing.fault(move.name) < 0 {
 			continue
 		}
 		for k := range move.count(n) {
@@ -365,7 +375,7 @@ func (w *world) choose(c choice) {
 	}
 	m := &moves[c.move]
 	if m.when == fault {
-		w.choosing.left--
+		w.choosing.left &^= 1 << w.choosing.fault(m.name)
 	}
 	m.do(w.nodes[c.node], int(c.variant))
 	if w.nodes[c.node].effect = notKnown; m.when != soon || w.store.now.snap.Version != before {

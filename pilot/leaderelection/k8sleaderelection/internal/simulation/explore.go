@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -20,16 +21,15 @@ type Bounds struct {
 	Witness bool     // each node has a witness
 	Peer    bool     // the last process is an istiod
 	Settled bool     // a leader exists at the beginning; otherwise all processes start
-	Faults  int      // number of faults in a schedule
-	Kinds   []string // possible faults; if empty, all
+	Faults  []string // of a schedule, at most 8. Each is possible once
 	Bug     *Bug     // optional
 	Whole   bool     // without the reduction of reduce.go
 	// Calm is the share of states from which the calm continuation is played: one of this number, and the first ones. 0: none.
 	Calm uint64
-	// Limit ends the exploration early. 0: none.
+	// States is the largest number of states. An exploration that reaches it is not exhausted.
+	States uint64
+	// Limit ends an exploration that takes longer, as not finished. 0: none.
 	Limit time.Duration
-	// States is the largest number of states, a power of two.
-	States int
 }
 
 // FaultKinds returns the names of all faults.
@@ -50,6 +50,7 @@ type Explored struct {
 	Longest                    time.Duration // in the election
 	Took                       time.Duration
 	Exhausted                  bool // the results of all schedules within the bounds are known
+	Unfinished                 bool // Limit ended the exploration
 	Violations                 []Violation
 	Schedule                   string // that leads to the violations
 }
@@ -59,7 +60,9 @@ func (e Explored) Collision() float64 { return float64(e.States) * float64(e.Sta
 
 func (e Explored) String() string {
 	end := "exhausted"
-	if !e.Exhausted {
+	if e.Unfinished {
+		end = "NOT FINISHED"
+	} else if !e.Exhausted {
 		end = "NOT EXHAUSTED"
 	}
 	text := fmt.Sprintf("%s, %d states, %d transitions, %d calm continuations, depth %d, %v of the election, in %v, collision %.0e",
@@ -68,10 +71,6 @@ func (e Explored) String() string {
 		text += fmt.Sprintf("\n  at %v, %s: %s", v.At, v.Check, v.Detail)
 	}
 	return text
-}
-
-func (b *Bounds) allows(fault string) bool {
-	return len(b.Kinds) == 0 || slices.Contains(b.Kinds, fault)
 }
 
 // ranked reports whether the processes have different revisions.
@@ -84,7 +83,7 @@ func (b *Bounds) orders(begin ...int) [][]int {
 		return [][]int{begin}
 	}
 	var all [][]int
-	named := b.Faults > 0 && b.allows("forge")
+	named := slices.Contains(b.Faults, "forge")
 	for n := range b.Keys {
 		if b.equal(n, len(begin)) && !slices.Contains(begin, n) && (!named || n == len(begin)) {
 			all = append(all, b.orders(append(slices.Clip(begin), n)...)...)
@@ -131,7 +130,7 @@ func (b *Bounds) first(recorded scenarios) *world {
 	for b.Settled && w.now < began.add(4*w.timing.lease) {
 		w.choose(w.choices()[0])
 	}
-	w.choosing.left, w.choosing.path = b.Faults, nil
+	w.choosing.left, w.choosing.path = 1<<len(b.Faults)-1, nil
 	return w
 }
 
@@ -162,7 +161,8 @@ type exploration struct {
 	pool    chan *world // worlds for idle workers
 	idle    atomic.Int32
 	over    atomic.Bool
-	cut     atomic.Bool // a bound ended the search
+	late    atomic.Bool // Limit ended the search
+	states  atomic.Uint64
 	pending atomic.Int64
 	mu      sync.Mutex
 	result  Explored
@@ -170,10 +170,13 @@ type exploration struct {
 
 // Explore plays every schedule within the bounds.
 func Explore(b Bounds, workers int) Explored {
-	x := &exploration{Bounds: b, order: b.orders(), pool: make(chan *world, 64), table: make([]atomic.Uint64, b.States)}
+	x := &exploration{Bounds: b, order: b.orders(), pool: make(chan *world, 64), table: make([]atomic.Uint64, 1<<bits.Len64(b.States+b.States/2+64))}
 	start := time.Now() //nolint:forbidigo // only measured
 	if b.Limit > 0 {
-		timer := time.AfterFunc(b.Limit, func() { x.end(true) })
+		timer := time.AfterFunc(b.Limit, func() {
+			x.late.Store(true)
+			x.over.Store(true)
+		})
 		defer timer.Stop()
 	}
 	x.give(x.first(nil))
@@ -183,15 +186,9 @@ func Explore(b Bounds, workers int) Explored {
 	}
 	all.Wait()
 	x.result.Took = time.Since(start) //nolint:forbidigo // only measured
-	x.result.Exhausted = !x.cut.Load() && len(x.result.Violations) == 0
+	x.result.States, x.result.Unfinished = min(x.states.Load(), x.Bounds.States), x.late.Load()
+	x.result.Exhausted = !x.over.Load()
 	return x.result
-}
-
-func (x *exploration) end(cut bool) {
-	if cut {
-		x.cut.Store(true)
-	}
-	x.over.Store(true)
 }
 
 // give passes a world to an idle worker. It returns false if the pool is full.
@@ -222,18 +219,18 @@ func (x *exploration) work() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	r := &x.result
-	r.States, r.Transitions, r.Calms = r.States+s.states, r.Transitions+s.transitions, r.Calms+s.calms
+	r.Transitions, r.Calms = r.Transitions+s.transitions, r.Calms+s.calms
 	r.Depth, r.Longest = max(r.Depth, s.depth), max(r.Longest, s.longest)
 }
 
 // searcher is a depth-first search.
 type searcher struct {
-	x                          *exploration
-	f                          fingerprinter
-	stack                      []branch
-	states, transitions, calms uint64
-	depth                      int
-	longest                    time.Duration
+	x                  *exploration
+	f                  fingerprinter
+	stack              []branch
+	transitions, calms uint64
+	depth              int
+	longest            time.Duration
 }
 
 // calmStates is the number of first states from which the calm continuation is played.
@@ -281,9 +278,8 @@ func (s *searcher) enter(w *world) {
 	if !s.x.visit(h) {
 		return
 	}
-	s.states++
 	s.longest = max(s.longest, w.now.since(began))
-	if s.x.Calm > 0 && (s.states <= calmStates || h%s.x.Calm == 0) {
+	if s.x.Calm > 0 && (s.calms < calmStates || h%s.x.Calm == 0) {
 		s.calms++
 		calm := w.clone()
 		calm.continueCalmly()
@@ -300,19 +296,23 @@ func (s *searcher) enter(w *world) {
 	s.depth = max(s.depth, len(s.stack))
 }
 
-// visit records a fingerprint. It returns false if it was known, or if the table is full.
+// visit records a fingerprint. It returns false if it was known, or if there are too many.
 func (x *exploration) visit(h uint64) bool {
 	mask := uint64(len(x.table) - 1)
-	for i := range uint64(1000) {
-		entry := &x.table[(h+i)&mask]
-		if old := entry.Load(); old == h || old == 0 && !entry.CompareAndSwap(0, h) && entry.Load() == h {
+	for i := h & mask; ; i = (i + 1) & mask {
+		old := x.table[i].Load()
+		if old == 0 && x.table[i].CompareAndSwap(0, h) {
+			break
+		}
+		if x.table[i].Load() == h {
 			return false
-		} else if old == 0 && entry.Load() == h {
-			return true
 		}
 	}
-	x.end(true)
-	return false
+	if x.states.Add(1) > x.Bounds.States {
+		x.over.Store(true)
+		return false
+	}
+	return true
 }
 
 // found records the first violations.
@@ -323,7 +323,7 @@ func (x *exploration) found(w *world, v []Violation) {
 		x.result.Violations = v
 		x.result.Schedule = x.replay(w.choosing.path, !w.choosing.on)
 	}
-	x.end(false)
+	x.over.Store(true)
 }
 
 // replay returns the trace of a schedule, and the scenario of each process.

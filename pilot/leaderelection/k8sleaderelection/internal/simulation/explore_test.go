@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// small are the worlds of explorations.
+// small are the worlds of explorations. TestExplore plays two faults in the first ones.
 var small = []struct {
 	name string
 	Bounds
@@ -25,38 +25,39 @@ var small = []struct {
 	{"two revisions that start", Bounds{Keys: []string{"stable", "canary"}}},
 }
 
-// exploreSeconds is the time of TestExplore without EXPLORE_SECONDS.
-const exploreSeconds = 30
+// defaultStates is the largest number of states of an exploration in TestExplore without EXPLORE_STATES.
+const defaultStates = 4000
 
-// explore explores for a limited time.
-func explore(b Bounds, limit time.Duration) Explored {
-	b.Limit, b.States = max(limit, time.Second), 1<<(20+2*b.Faults)
-	if b.Calm == 0 {
+// explore explores on all CPUs. An exploration that is not finished in an hour is not reported as a result.
+func explore(t *testing.T, b Bounds) Explored {
+	if b.Limit = time.Hour; b.Calm == 0 {
 		b.Calm = 100
 	}
-	return Explore(b, runtime.GOMAXPROCS(0))
+	r := Explore(b, runtime.GOMAXPROCS(0))
+	if r.Unfinished {
+		t.Errorf("with %v: not finished", b.Faults)
+	}
+	return r
 }
 
-// TestExplore plays every schedule of small worlds: with each kind of fault once, then with each two kinds, until its time is over.
-// Each exploration gets at most a twentieth of the time.
+// TestExplore plays every schedule of small worlds with each number of faults, as far as the number of states allows. So the result
+// does not depend on the speed of the machine.
 func TestExplore(t *testing.T) {
-	seconds, _ := number(t, "EXPLORE_SECONDS", exploreSeconds)
-	all := time.Duration(seconds) * time.Second
-	until := time.Now().Add(all)
+	states, _ := number(t, "EXPLORE_STATES", defaultStates)
 	for faults := range 3 {
-		for _, w := range small {
-			exhausted, states := 0, uint64(0)
+		for i, w := range small {
+			if faults == 2 && i >= 2 {
+				break
+			}
+			exhausted, all := 0, uint64(0)
 			sets := slices.DeleteFunc(together(faults), func(kinds []string) bool {
 				return w.Peer && (slices.Contains(kinds, "edit") || slices.Contains(kinds, "forge"))
 			})
 			for _, kinds := range sets {
-				if time.Now().After(until) {
-					break
-				}
 				b := w.Bounds
-				b.Faults, b.Kinds = faults, kinds
-				r := explore(b, min(time.Until(until), all/20))
-				states += r.States
+				b.Faults, b.States = kinds, states
+				r := explore(t, b)
+				all += r.States
 				if r.Exhausted {
 					exhausted++
 				}
@@ -65,7 +66,7 @@ func TestExplore(t *testing.T) {
 					t.Errorf("%s, %v: %v\n%s", w.name, kinds, r, r.Schedule)
 				}
 			}
-			t.Logf("| %s | %d | %d of %d | %d |", w.name, faults, exhausted, len(sets), states)
+			t.Logf("| %s | %d | %d of %d | %d |", w.name, faults, exhausted, len(sets), all)
 		}
 	}
 }
@@ -93,7 +94,7 @@ func TestExplore_EqualFutures(t *testing.T) {
 	for _, w := range small {
 		for _, kind := range FaultKinds() {
 			b := w.Bounds
-			b.Faults, b.Kinds = 1, []string{kind}
+			b.Faults = []string{kind}
 			compareFutures(t, w.name+", "+kind, &b, 300)
 		}
 	}
@@ -137,12 +138,12 @@ func TestExplore_Reduced(t *testing.T) {
 	for _, w := range small[:2] {
 		for _, kind := range FaultKinds() {
 			b := w.Bounds
-			b.Faults, b.Kinds = 1, []string{kind}
+			b.Faults = []string{kind}
 			compareReduced(t, w.name+", "+kind, &b)
 		}
 		for _, bug := range AllBugs() {
 			b := w.Bounds
-			b.Bug, b.Faults, b.Kinds = &bug, 1, []string{"lose answer"}
+			b.Bug, b.Faults = &bug, []string{"lose answer"}
 			compareReduced(t, w.name+", "+bug.Name, &b)
 		}
 	}
@@ -195,7 +196,7 @@ func reach(b *Bounds, whole bool, most int) (rests map[uint64]bool, found map[Ch
 
 // TestExplore_SameStates shows that the number of states does not depend on the order of the search.
 func TestExplore_SameStates(t *testing.T) {
-	b := Bounds{Keys: []string{"stable", "stable"}, Faults: 1, Kinds: []string{"lose answer", "late answer"}, States: 1 << 20}
+	b := Bounds{Keys: []string{"stable", "stable"}, Faults: []string{"lose answer", "late answer"}, States: 1 << 20}
 	one, two := Explore(b, 1), Explore(b, 2)
 	if !one.Exhausted || !two.Exhausted || one.States != two.States || one.Transitions != two.Transitions {
 		t.Errorf("two explorations differ:\n%v\n%v", one, two)
@@ -230,9 +231,9 @@ var needs = map[string][]string{
 	"settling-removes-marker": {"flip", "stop"}, "former-marker-ignored": {"flip", "stop"},
 }
 
-// TestExplore_PlantedBugs shows that explorations find violations. Without EXPLORE_SECONDS, it explores with the first bugs only.
+// TestExplore_PlantedBugs shows that explorations find violations. Without EXPLORE_STATES, it explores with the first bugs only.
 func TestExplore_PlantedBugs(t *testing.T) {
-	_, all := number(t, "EXPLORE_SECONDS", 0)
+	_, all := number(t, "EXPLORE_STATES", 0)
 	for i, bug := range AllBugs() {
 		if i == 7 && !all {
 			break
@@ -257,17 +258,24 @@ func TestExplore_PlantedBugs(t *testing.T) {
 	}
 }
 
-// findBug explores for at most a minute: with the faults that the bug needs, then with each kind of fault.
+// bugStates is the largest number of states in which each planted bug must be found.
+const bugStates = 1_500_000
+
+// findBug explores with the faults that the bug needs, then with each kind of fault.
 func findBug(t *testing.T, b Bounds) {
-	until := time.Now().Add(time.Minute)
+	b.States = bugStates
+	took := time.Duration(0)
 	for _, b.Settled = range []bool{true, false} {
-		for _, b.Kinds = range append([][]string{needs[b.Bug.Name]}, together(1)...) {
-			if b.Faults = len(b.Kinds); time.Now().After(until) {
-				break
-			}
-			if r := explore(b, time.Until(until)); r.Schedule != "" {
-				t.Logf("| %s | %s, with %v | %v, %d steps |", b.Bug.Name, r.Violations[0].Check, b.Kinds, r.Took, strings.Count(r.Schedule, "\n"))
+		for _, b.Faults = range append([][]string{needs[b.Bug.Name]}, together(1)...) {
+			r := explore(t, b)
+			took += r.Took
+			if r.Schedule != "" {
+				t.Logf("| %s | %s, with %v | %d states, %v, %d steps |",
+					b.Bug.Name, r.Violations[0].Check, b.Faults, bugStates-b.States+r.States, took, strings.Count(r.Schedule, "\n"))
 				return
+			}
+			if b.States -= r.States; b.States == 0 {
+				break
 			}
 		}
 	}
