@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -13,8 +12,6 @@ const (
 	// DeclarationsAnnotation contains the declarations of a policy as JSON, each with one lock. So the installed policies of a set
 	// contain its complete declaration.
 	DeclarationsAnnotation = "incumbent.dev/fence-declarations"
-	// earlierLocks is the annotation with the locks of a policy that a version without DeclarationsAnnotation installed.
-	earlierLocks = "incumbent.dev/fence-locks"
 )
 
 // stored returns the value of DeclarationsAnnotation.
@@ -30,7 +27,7 @@ func stored(about []single) string {
 	return string(text)
 }
 
-// Declarations returns the declarations of an installed policy or binding. An earlier version stored none.
+// Declarations returns the declarations of an installed policy or binding.
 func Declarations(o metav1.Object) (all []Declaration, err error) {
 	if text := o.GetAnnotations()[DeclarationsAnnotation]; text != "" {
 		err = json.Unmarshal([]byte(text), &all)
@@ -46,9 +43,6 @@ func Locks(o metav1.Object) (locks []string) {
 	all, _ := Declarations(o) // an unreadable annotation has no locks
 	for _, d := range all {
 		locks = append(locks, d.Locks()...)
-	}
-	if earlier := o.GetAnnotations()[earlierLocks]; len(locks) == 0 && earlier != "" {
-		return strings.Split(earlier, ",")
 	}
 	return locks
 }

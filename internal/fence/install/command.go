@@ -86,11 +86,10 @@ func (to *connection) further() (all []kubernetes.Interface) {
 func (to *connection) verify(ctx context.Context, set fence.Set, declarations []fence.Declaration) ([]Finding, error) {
 	var all []Finding
 	for _, client := range to.clients {
-		config := client.RESTConfig()
-		findings, err := Verify(ctx, config, set, declarations...)
+		findings, err := Verify(ctx, client, set, declarations...)
 		all = append(all, findings...)
 		if err != nil {
-			return all, fmt.Errorf("API server %s: %w", config.Host, err)
+			return all, fmt.Errorf("API server %s: %w", client.RESTConfig().Host, err)
 		}
 	}
 	return all, nil
@@ -122,10 +121,6 @@ func (to *connection) await(ctx context.Context, set fence.Set, declarations []f
 	}
 }
 
-func (c Config) judge(findings []Finding) error {
-	return Judge(findings, Judging{AllowUnclear: c.AllowUnclear, Strict: c.Strict})
-}
-
 // Install installs or updates the fence and prints its changes. It returns after every API server enforces the
 // fence, or with an error after Wait.
 func (c Config) Install(ctx context.Context, out io.Writer) error {
@@ -155,7 +150,7 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	changes, err := Apply(ctx, to.first(), set, Options{Replace: c.Replace, Servers: to.further()})
-	printChanges(out, changes)
+	printLines(out, changes)
 	if err != nil || c.Wait == 0 {
 		return c.withoutTest(out, to, declarations, err)
 	}
@@ -163,7 +158,7 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	changes, failed := c.undo(ctx, to, before)
-	printChanges(out, changes)
+	printLines(out, changes)
 	if failed != nil {
 		return errors.Join(err, fmt.Errorf("the fence is still installed, because the installation was not undone: %w", failed))
 	}
@@ -187,7 +182,7 @@ func (c Config) judgeUnreachable(to *connection) error {
 	if len(to.unreachable) == 0 {
 		return nil
 	}
-	if err := c.judge(to.unreachable); err != nil {
+	if err := Judge(to.unreachable, c.Judging); err != nil {
 		return fmt.Errorf("nothing was changed: %w", err)
 	}
 	return nil
@@ -199,7 +194,7 @@ func (c Config) awaitEffect(ctx context.Context, to *connection, set fence.Set, 
 	defer cancel()
 	findings, err := to.await(waiting, set, declarations)
 	if err == nil {
-		err = c.judge(findings)
+		err = Judge(findings, c.Judging)
 	}
 	return errors.Join(c.print(out, append(to.unreachable, findings...)), err)
 }
@@ -215,9 +210,9 @@ func printUntested(out io.Writer, declarations []fence.Declaration) {
 	}
 }
 
-func printChanges(out io.Writer, changes []Change) {
-	for _, change := range changes {
-		fmt.Fprintln(out, change)
+func printLines[T fmt.Stringer](out io.Writer, list []T) {
+	for _, item := range list {
+		fmt.Fprintln(out, item)
 	}
 }
 
@@ -228,7 +223,7 @@ func (c Config) precheck(ctx context.Context, to *connection, declarations []fen
 	}
 	findings, err := to.precheck(ctx, declarations)
 	if err == nil && len(findings) > 0 {
-		err = c.judge(findings)
+		err = Judge(findings, c.Judging)
 	}
 	if err == nil {
 		return nil
@@ -295,7 +290,7 @@ func (c Config) Verify(ctx context.Context, out io.Writer) error {
 	}
 	findings = append(to.unreachable, findings...)
 	if err == nil {
-		err = c.judge(findings)
+		err = Judge(findings, c.Judging)
 	}
 	return errors.Join(c.print(out, findings), err)
 }
@@ -338,12 +333,10 @@ func (c Config) Remove(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer to.close()
-	for _, f := range to.unreachable {
-		fmt.Fprintln(out, f)
-	}
+	printLines(out, to.unreachable)
 	set := c.withDefaults().Set
 	changes, err := Remove(ctx, to.first(), set, Options{Servers: to.further()})
-	printChanges(out, changes)
+	printLines(out, changes)
 	if err != nil || len(changes) > 0 {
 		return err
 	}
@@ -403,9 +396,7 @@ func (c Config) table() bool { return c.Output == "" || c.Output == "table" }
 // printAll writes a list in the format of Output.
 func printAll[T fmt.Stringer](out io.Writer, c Config, list []T) error {
 	if c.table() {
-		for _, item := range list {
-			fmt.Fprintln(out, item)
-		}
+		printLines(out, list)
 		return nil
 	}
 	var text []byte

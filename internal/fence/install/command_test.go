@@ -77,7 +77,7 @@ func TestCommands_UnreachableServer(t *testing.T) {
 		for _, command := range []string{"install", "verify", "remove"} {
 			synctest.Test(t, func(t *testing.T) { // each server must answer within reachTimeout
 				requests := 0
-				config := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, AllowUnclear: accepted, RESTConfig: listing(func(r apiserver.Request) apiserver.Fault {
+				config := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, Judging: Judging{AllowUnclear: accepted}, RESTConfig: listing(func(r apiserver.Request) apiserver.Fault {
 					if r.URL.Hostname() == "10.0.0.1" {
 						requests++
 					}

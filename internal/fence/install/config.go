@@ -57,8 +57,7 @@ type Config struct {
 	APIServers []string
 	// Replace allows Install to replace the guards of another set for the same locks.
 	Replace bool
-	// AllowUnclear accepts checks that could not be made. Strict accepts only checks that were made and passed.
-	AllowUnclear, Strict bool
+	Judging
 	// Output is the format of Verify and Report: table, json or yaml. The default is table.
 	Output string
 	// AuditLog is the file that Report reads. "-" or "" is the standard input.

@@ -31,10 +31,7 @@ type Discovered struct {
 	Err error
 }
 
-var (
-	errEarlier = errors.New("an earlier version installed it")
-	errDiffer  = errors.New("its policies have different declarations, because an installation was interrupted or is in progress")
-)
+var errDiffer = errors.New("its policies do not have the same declarations, because an installation was interrupted or is in progress")
 
 // Discover returns the sets that guard locks in the namespace.
 func (c Config) Discover(ctx context.Context, client kubernetes.Interface) (found []Discovered, _ error) {
@@ -99,7 +96,7 @@ func declarationsOf(installed []admissionv1.ValidatingAdmissionPolicy) ([]fence.
 			return nil, err
 		}
 		if len(all) == 0 && !strings.HasPrefix(p.Name, barrierPrefix(p.Labels[fence.SetLabel])) {
-			return nil, errEarlier
+			return nil, errDiffer
 		}
 		for _, d := range all {
 			lock := strings.Join(d.Locks(), ",")

@@ -70,12 +70,10 @@ func TestDiscover_WithoutDeclarations(t *testing.T) {
 		change       func(p *admissionv1.ValidatingAdmissionPolicy)
 		want, repair string
 	}{
-		"earlier": {func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Annotations = map[string]string{"incumbent.dev/fence-locks": "lease home/one"}
-		}, "an earlier version installed it", "electionctl fence install -n home --set home"},
-		"earlier chart": {func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Annotations = map[string]string{"incumbent.dev/fence-locks": "lease home/one", "meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "home"}
-		}, "an earlier version installed it", "helm upgrade r deploy/charts/pilot --namespace home --reset-then-reuse-values"},
+		"no declarations": {func(p *admissionv1.ValidatingAdmissionPolicy) { p.Annotations = nil }, "not have the same declarations", "electionctl fence install -n home --set home"},
+		"of a chart": {func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Annotations = map[string]string{"meta.helm.sh/release-name": "r", "meta.helm.sh/release-namespace": "home"}
+		}, "not have the same declarations", "helm upgrade r deploy/charts/pilot --namespace home --reset-then-reuse-values"},
 		"other declarations": {func(p *admissionv1.ValidatingAdmissionPolicy) {
 			p.Annotations = simple(t, home, "home/p2").Locks[0].Policy.Annotations
 		}, "an installation was interrupted or is in progress", "electionctl fence install -n home --set home"},

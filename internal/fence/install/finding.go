@@ -46,9 +46,9 @@ func (f Finding) String() string {
 
 // Judging selects the verdicts that Judge accepts. The zero value accepts Holds and Skipped.
 type Judging struct {
-	// AllowUnclear also accepts Undecided.
+	// AllowUnclear also accepts checks that could not be made.
 	AllowUnclear bool
-	// Strict accepts only Holds.
+	// Strict accepts only checks that were made and passed.
 	Strict bool
 }
 

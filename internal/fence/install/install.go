@@ -2,14 +2,15 @@ package install
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/fence"
 )
 
@@ -107,31 +108,23 @@ func (a *applier) apply(o object) {
 // mostConflicts is the maximum number of attempts to write an object while other clients change it.
 const mostConflicts = 10
 
-// write stores the object. Server-side apply reverts changed fields but keeps added ones, for example an exclude rule.
-// Therefore write replaces an object that still differs.
+// write makes the stored object equal to the rendered one. Metadata of other clients stays.
 func (o object) write(ctx context.Context) (Change, error) {
-	before, err := o.get(ctx, o.GetName())
-	switch {
-	case err == nil && o.exact(before):
-		return Change{"unchanged", o.kind, o.GetName()}, nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return Change{}, err
-	}
-	content, err := withoutServerFields(o.storable)
-	if err != nil {
-		return Change{}, err
-	}
-	body, err := json.Marshal(content)
-	if err != nil {
-		return Change{}, err
-	}
+	var err error
 	for range mostConflicts {
-		var after storable
-		after, err = o.apply(ctx, o.GetName(), body)
-		if err == nil && !o.exact(after) {
-			err = o.replace(ctx, after.GetResourceVersion())
+		var before storable
+		before, err = o.get(ctx, o.GetName())
+		switch {
+		case err == nil && o.exact(before):
+			return Change{"unchanged", o.kind, o.GetName()}, nil
+		case err == nil:
+			err = o.update(ctx, o.over(before))
+		case apierrors.IsNotFound(err):
+			err = o.create(ctx, o.storable)
+		default:
+			return Change{}, err
 		}
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		if !apirequest.Outdated(err) {
 			break // otherwise another client changed it concurrently
 		}
 	}
@@ -141,12 +134,15 @@ func (o object) write(ctx context.Context) (Change, error) {
 	return Change{"applied", o.kind, o.GetName()}, nil
 }
 
-// replace makes the stored object of this version equal to the rendered one.
-func (o object) replace(ctx context.Context, version string) error {
-	rendered := o.DeepCopyObject().(storable)
-	rendered.SetResourceVersion(version)
-	_, err := o.update(ctx, rendered)
-	return err
+// over returns the rendered object as the next version of a stored one.
+func (o object) over(before storable) storable {
+	next := o.DeepCopyObject().(storable)
+	next.SetResourceVersion(before.GetResourceVersion())
+	next.SetOwnerReferences(before.GetOwnerReferences())
+	next.SetFinalizers(before.GetFinalizers())
+	next.SetLabels(labels.Merge(before.GetLabels(), o.GetLabels()))
+	next.SetAnnotations(labels.Merge(before.GetAnnotations(), o.GetAnnotations()))
+	return next
 }
 
 // differs returns the differences between a pair and the installed objects.

@@ -72,7 +72,6 @@ func TestApply_RevertsChanges(t *testing.T) {
 				work := set.Work[0].Name()
 				p, b := w.policies.stored[w.policies.index(work)].DeepCopy(), w.bindings.stored[w.bindings.index(work)].DeepCopy()
 				change(p, b)
-				p.ManagedFields, b.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "another"}}, []metav1.ManagedFieldsEntry{{Manager: "another"}}
 				if _, err := w.policies.put(work, "", p); err != nil {
 					t.Fatal(err)
 				}
@@ -128,21 +127,6 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 			return strings.HasPrefix(o.Name, fence.PolicyPrefix+home+".")
 		}); i >= 0 {
 			t.Errorf("%s was not replaced", w.policies.stored[i].Name)
-		}
-	})
-	// An earlier version stored the locks, but not the accounts.
-	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
-		for _, p := range w.policies.stored {
-			p.Annotations = map[string]string{"incumbent.dev/fence-locks": "lease home/one"}
-		}
-		for _, b := range w.bindings.stored {
-			b.Annotations = map[string]string{"incumbent.dev/fence-locks": "lease home/one"}
-		}
-		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1")); err == nil || !strings.Contains(err.Error(), `already guarded by fence "home"`) {
-			t.Errorf("another set: %v", err)
-		}
-		if _, err := Apply(t.Context(), client, simple(t, home, "home/p2")); err != nil {
-			t.Errorf("the accounts are unknown: %v", err)
 		}
 	})
 }

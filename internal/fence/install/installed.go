@@ -9,9 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
@@ -61,18 +59,14 @@ type inventory []object
 func list(ctx context.Context, client kubernetes.Interface) (inventory, error) {
 	var all inventory
 	for _, s := range bindingsFirst(client) {
-		stored, err := s.list(ctx, metav1.ListOptions{})
+		stored, _, err := s.list(ctx, metav1.ListOptions{})
 		if err != nil {
 			return nil, err
 		}
-		err = meta.EachListItem(stored, func(o runtime.Object) error {
-			if o, ok := o.(storable); ok && ofAFence(o) {
+		for _, o := range stored {
+			if ofAFence(o) {
 				all = append(all, object{o, s})
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
 		}
 	}
 	return all, nil

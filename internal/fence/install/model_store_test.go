@@ -1,7 +1,6 @@
 package install
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,12 +24,9 @@ var errInterrupted = errors.New("interrupted")
 // shelf has etcd's objects of one kind, and the events for watchers of it, in order.
 type shelf[T storable] struct {
 	w      *world
-	empty  T
 	list   runtime.Object // an empty list
 	stored []T            // in order of creation
 	events []event[T]
-	// keep copies fields of another field manager, which applying does not change.
-	keep func(was, applied T)
 	// raced: another client deletes the object immediately before.
 	raced bool
 	// remade: another client recreates the object immediately before.
@@ -56,24 +52,6 @@ func (s *shelf[T]) get(name string) (none T, err error) {
 		return none, apierrors.NewNotFound(schema.GroupResource{}, name)
 	}
 	return s.stored[i], nil
-}
-
-// apply is a server-side apply.
-func (s *shelf[T]) apply(a clienttesting.PatchActionImpl) (none T, err error) {
-	if a.PatchType != types.ApplyPatchType || a.PatchOptions.FieldManager == "" {
-		return none, apierrors.NewBadRequest("an installer applies as a field manager")
-	}
-	object := s.empty.DeepCopyObject().(T)
-	if err := json.Unmarshal(a.Patch, object); err != nil {
-		return none, err
-	}
-	if i := s.index(a.Name); i >= 0 && len(s.stored[i].GetManagedFields()) > 0 {
-		if o := a.PatchOptions; o.Force == nil || !*o.Force {
-			return none, apierrors.NewConflict(schema.GroupResource{}, a.Name, errors.New("another manager owns a field"))
-		}
-		s.keep(s.stored[i], object)
-	}
-	return s.put(a.Name, "", object)
 }
 
 // put stores an object. With a version it replaces that one alone, as an update does; without, it
@@ -129,8 +107,12 @@ func (s *shelf[T]) serve(request clienttesting.Action) (runtime.Object, error) {
 	switch a := request.(type) {
 	case clienttesting.GetActionImpl:
 		return s.get(a.Name)
-	case clienttesting.PatchActionImpl:
-		return s.apply(a)
+	case clienttesting.CreateActionImpl:
+		object := a.Object.DeepCopyObject().(T)
+		if object.GetResourceVersion() != "" || a.CreateOptions.FieldManager != fieldManager || s.index(object.GetName()) >= 0 {
+			return nil, apierrors.NewBadRequest("an installer creates missing objects, as a field manager")
+		}
+		return s.put(object.GetName(), "", object)
 	case clienttesting.UpdateActionImpl:
 		object := a.Object.DeepCopyObject().(T)
 		if object.GetResourceVersion() == "" || a.UpdateOptions.FieldManager != fieldManager {
@@ -152,27 +134,11 @@ func (s *shelf[T]) serve(request clienttesting.Action) (runtime.Object, error) {
 }
 
 func newPolicies(w *world) *shelf[*admissionv1.ValidatingAdmissionPolicy] {
-	return &shelf[*admissionv1.ValidatingAdmissionPolicy]{
-		w: w, empty: &admissionv1.ValidatingAdmissionPolicy{}, list: &admissionv1.ValidatingAdmissionPolicyList{},
-		keep: func(was, applied *admissionv1.ValidatingAdmissionPolicy) {
-			if rules := was.Spec.MatchConstraints.ExcludeResourceRules; len(rules) > len(applied.Spec.MatchConstraints.ExcludeResourceRules) {
-				applied.Spec.MatchConstraints.ExcludeResourceRules = rules
-				applied.ManagedFields = was.ManagedFields
-			}
-		},
-	}
+	return &shelf[*admissionv1.ValidatingAdmissionPolicy]{w: w, list: &admissionv1.ValidatingAdmissionPolicyList{}}
 }
 
 func newBindings(w *world) *shelf[*admissionv1.ValidatingAdmissionPolicyBinding] {
-	return &shelf[*admissionv1.ValidatingAdmissionPolicyBinding]{
-		w: w, empty: &admissionv1.ValidatingAdmissionPolicyBinding{}, list: &admissionv1.ValidatingAdmissionPolicyBindingList{},
-		keep: func(was, applied *admissionv1.ValidatingAdmissionPolicyBinding) {
-			if was.Spec.MatchResources != nil && applied.Spec.MatchResources == nil {
-				applied.Spec.MatchResources = was.Spec.MatchResources
-				applied.ManagedFields = was.ManagedFields
-			}
-		},
-	}
+	return &shelf[*admissionv1.ValidatingAdmissionPolicyBinding]{w: w, list: &admissionv1.ValidatingAdmissionPolicyBindingList{}}
 }
 
 // client returns a client of one API server.

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -60,7 +58,7 @@ func trial(ctx context.Context, seed uint64, planted plant) (*world, error) {
 		if several {
 			set = sets[r.IntN(2)]
 		}
-		w.left, w.interrupted, w.earlier = -1, false, r.IntN(4) == 0
+		w.left, w.interrupted = -1, false
 		if r.IntN(2) == 0 {
 			w.left = r.IntN(40)
 		}
@@ -106,12 +104,6 @@ func (w *world) operation(ctx context.Context, set string, ds []fence.Declaratio
 	if err != nil {
 		return err
 	}
-	if w.earlier {
-		o.Replace = true // an earlier version stored the accounts elsewhere
-		for _, p := range slices.Concat(rendered.Locks, rendered.Work) {
-			asEarlier(p)
-		}
-	}
 	switch w.planted {
 	case byPosition:
 		for i, p := range rendered.Work {
@@ -130,14 +122,6 @@ func (w *world) operation(ctx context.Context, set string, ds []fence.Declaratio
 		s.judge()
 	}
 	return nil
-}
-
-// asEarlier gives a pair the name and the annotation of an earlier version.
-func asEarlier(p fence.Pair) {
-	name := strings.Replace(p.Name(), ".deny-", "-", 1)
-	notes := map[string]string{"incumbent.dev/fence-locks": strings.Join(fence.Locks(p.Policy), ",")}
-	p.Policy.Name, p.Binding.Name, p.Binding.Spec.PolicyName = name, name, name
-	p.Policy.Annotations, p.Binding.Annotations = notes, notes
 }
 
 func TestModel_Upgrades(t *testing.T) {

@@ -35,8 +35,6 @@ type world struct {
 	// left are the installer's writes until it is interrupted; below 0 it is not.
 	left        int
 	interrupted bool
-	// earlier is true while an earlier version installs.
-	earlier bool
 	// lazy is how many of a hundred chances to take something in an API server lets pass.
 	lazy int
 	// required has the objects that must be guarded now.

@@ -5,9 +5,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
@@ -22,6 +22,12 @@ const (
 // storable is a policy or a binding.
 type storable interface {
 	metav1.Object
+	runtime.Object
+}
+
+// listed is a list of one kind.
+type listed interface {
+	metav1.ListInterface
 	runtime.Object
 }
 
@@ -43,10 +49,10 @@ func bindingOf(client kubernetes.Interface, p fence.Pair) object {
 type store struct {
 	kind   string
 	get    func(ctx context.Context, name string) (storable, error)
-	apply  func(ctx context.Context, name string, body []byte) (storable, error)
-	update func(ctx context.Context, object storable) (storable, error)
+	create func(ctx context.Context, object storable) error
+	update func(ctx context.Context, object storable) error
 	delete func(ctx context.Context, name string, options metav1.DeleteOptions) error
-	list   func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+	list   func(ctx context.Context, options metav1.ListOptions) (all []storable, version string, err error)
 	watch  func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
@@ -63,9 +69,9 @@ func bindings(client kubernetes.Interface) store {
 	return storeOf(bindingKind, client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings())
 }
 
-func storeOf[T storable, L runtime.Object](kind string, api interface {
+func storeOf[T storable, L listed](kind string, api interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
-	Patch(ctx context.Context, name string, kind types.PatchType, body []byte, options metav1.PatchOptions, subresources ...string) (T, error)
+	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
@@ -77,16 +83,25 @@ func storeOf[T storable, L runtime.Object](kind string, api interface {
 		get: func(ctx context.Context, name string) (storable, error) {
 			return api.Get(ctx, name, metav1.GetOptions{})
 		},
-		apply: func(ctx context.Context, name string, body []byte) (storable, error) {
-			force := true // no other client uses these names
-			return api.Patch(ctx, name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+		create: func(ctx context.Context, object storable) error {
+			_, err := api.Create(ctx, object.(T), metav1.CreateOptions{FieldManager: fieldManager})
+			return err
 		},
-		update: func(ctx context.Context, object storable) (storable, error) {
-			return api.Update(ctx, object.(T), metav1.UpdateOptions{FieldManager: fieldManager})
+		update: func(ctx context.Context, object storable) error {
+			_, err := api.Update(ctx, object.(T), metav1.UpdateOptions{FieldManager: fieldManager})
+			return err
 		},
 		delete: api.Delete,
-		list: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			return api.List(ctx, options)
+		list: func(ctx context.Context, options metav1.ListOptions) (all []storable, version string, err error) {
+			list, err := api.List(ctx, options)
+			if err != nil {
+				return nil, "", err
+			}
+			err = meta.EachListItem(list, func(o runtime.Object) error {
+				all = append(all, o.(storable))
+				return nil
+			})
+			return all, list.GetResourceVersion(), err
 		},
 		watch: api.Watch,
 	}

@@ -29,14 +29,9 @@ func answerOf(err error) fence.Answer {
 
 // Verify checks that the objects of a fence are installed as rendered. Then it checks with dry-run writes that the leader
 // may write and other pods may not. It impersonates pods of the declared service accounts. The result applies to the API
-// server of config.
-func Verify(ctx context.Context, config *rest.Config, set fence.Set, declarations ...fence.Declaration) ([]Finding, error) {
-	client, err := newClient(config)
-	if err != nil {
-		return nil, err
-	}
-	defer kube.CloseIdleConnections(client)
-	v := &verifier{ctx: ctx, config: client.RESTConfig(), client: client, accounts: map[string]bool{}}
+// server of client.
+func Verify(ctx context.Context, client kube.Client, set fence.Set, declarations ...fence.Declaration) ([]Finding, error) {
+	v := newVerifier(ctx, client)
 	for _, p := range set.All() {
 		v.object(p)
 	}
@@ -49,7 +44,7 @@ func Verify(ctx context.Context, config *rest.Config, set fence.Set, declaration
 
 // precheck checks, before a fence is installed, that its accounts exist and that the holders of its locks use them.
 func (to *connection) precheck(ctx context.Context, declarations []fence.Declaration) ([]Finding, error) {
-	v := &verifier{ctx: ctx, config: to.clients[0].RESTConfig(), client: to.clients[0], accounts: map[string]bool{}}
+	v := newVerifier(ctx, to.clients[0])
 	v.holders(declarations)
 	return v.findings, v.err
 }
@@ -93,6 +88,10 @@ type verifier struct {
 	accounts map[string]bool // those already checked
 	findings []Finding
 	err      error
+}
+
+func newVerifier(ctx context.Context, client kube.Client) *verifier {
+	return &verifier{ctx: ctx, config: client.RESTConfig(), client: client, accounts: map[string]bool{}}
 }
 
 func (v *verifier) found(verdict Verdict, what, why string) {

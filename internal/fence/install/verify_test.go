@@ -43,7 +43,7 @@ func fenced(t *testing.T, d fence.Declaration) (*judging, fence.Set) {
 // verified returns the findings about guards, one per line, and failed findings about the installation.
 func verified(t *testing.T, j *judging, set fence.Set, d fence.Declaration) []string {
 	t.Helper()
-	found, err := Verify(t.Context(), j.config(), set, d)
+	found, err := Verify(t.Context(), clientOf(t, j.config()), set, d)
 	harness.Must(t, err)
 	var lines []string
 	for _, f := range found {
@@ -277,7 +277,7 @@ func TestVerify_InstalledObjects(t *testing.T) {
 			t.Errorf("%s\nis missing in\n%s", want, strings.Join(got, "\n"))
 		}
 	}
-	found, err := Verify(t.Context(), j.config(), set, d)
+	found, err := Verify(t.Context(), clientOf(t, j.config()), set, d)
 	installed := 0
 	for _, f := range found {
 		if strings.HasPrefix(f.What, "policy ") {
@@ -312,7 +312,7 @@ func TestVerify_CannotRead(t *testing.T) {
 			d.Lock = x.lock
 			j, set := fenced(t, d)
 			x.change(j, set)
-			found, err := Verify(t.Context(), j.config(), set, d)
+			found, err := Verify(t.Context(), clientOf(t, j.config()), set, d)
 			if err == nil || !strings.HasPrefix(err.Error(), x.want) || len(j.attempts) > 0 {
 				t.Errorf("%v, %v, tried %v", found, err, j.attempts)
 			}
@@ -324,11 +324,6 @@ func TestVerify_CannotRead(t *testing.T) {
 	skipped := "skipped  configmap sys/e guards configmaps for sys/pilot: the leader may write: the lock does not exist. Until a candidate leads, all guarded writes are rejected"
 	if got := verified(t, j, set, d); !slices.Contains(got, skipped) {
 		t.Errorf("%s", strings.Join(got, "\n"))
-	}
-	config := j.config()
-	config.Host = "http://a b"
-	if _, err := Verify(t.Context(), config, set, d); err == nil {
-		t.Error("an invalid address was accepted")
 	}
 }
 
@@ -374,8 +369,11 @@ func TestInstall_LeaderRejected(t *testing.T) {
 func TestVerify_ClosesConnections(t *testing.T) {
 	d := guarding(configMap())
 	j, set := fenced(t, d)
-	verified(t, j, set, d)
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return j.open.Load() == 0, nil })
+	client := clientOf(t, j.config())
+	_, err := Verify(t.Context(), client, set, d)
+	harness.Must(t, err)
+	kube.CloseIdleConnections(client)
+	err = wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return j.open.Load() == 0, nil })
 	if err != nil {
 		t.Errorf("%d connections are open", j.open.Load())
 	}

@@ -8,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/apirequest"
@@ -59,7 +57,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 func (s store) followed(trouble *apirequest.Trouble, changed func()) *watch.Objects[storable] {
 	var known map[string]string // version of the content, by name
 	return &watch.Objects[storable]{
-		Source:       watch.Source[storable]{List: s.all, Watch: s.watch},
+		Source:       watch.Source[storable]{List: s.list, Watch: s.watch},
 		LongestPause: watchLongest,
 		Tried:        func(verb string, err error) { trouble.Tried(verb+" "+s.kind, err) },
 		Changed: func(all []storable) {
@@ -75,24 +73,6 @@ func (s store) followed(trouble *apirequest.Trouble, changed func()) *watch.Obje
 			known = now
 		},
 	}
-}
-
-// all lists the objects of one kind.
-func (s store) all(ctx context.Context, options metav1.ListOptions) (all []storable, version string, err error) {
-	list, err := s.list(ctx, options)
-	if err != nil {
-		return nil, "", err
-	}
-	if version, err = meta.NewAccessor().ResourceVersion(list); err != nil {
-		return nil, "", err
-	}
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		if o, ok := o.(storable); ok {
-			all = append(all, o)
-		}
-		return nil
-	})
-	return all, version, err
 }
 
 // contentVersion changes with the content of an object, but not with its status.

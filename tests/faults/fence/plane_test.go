@@ -23,7 +23,7 @@ func (s *stage) installPlane(lock string) {
 	s.t.Helper()
 	config := install.Config{
 		RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{}),
-		Revisions: []string{"stable"}, ServiceAccounts: []string{account}, Others: []string{"istiod"}, Lock: lock, Wait: harness.Patience, AllowUnclear: true,
+		Revisions: []string{"stable"}, ServiceAccounts: []string{account}, Others: []string{"istiod"}, Lock: lock, Wait: harness.Patience, Judging: install.Judging{AllowUnclear: true},
 	}
 	s.must(nil, config.Install(s.t.Context(), s.t.Output()))
 	s.t.Cleanup(func() {

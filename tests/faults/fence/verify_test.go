@@ -14,6 +14,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // finding returns the only finding whose statement contains all words.
@@ -70,9 +71,12 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	s.must(s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "managed", Labels: managed}}, metav1.CreateOptions{}))
 	s.install(d)
 	s.inEffect(a, b)
+	client, err := kube.NewClient(s.cluster.Admin(), kube.WithRateLimit(-1, 0))
+	harness.Must(t, err)
+	defer kube.CloseIdleConnections(client)
 	verify := func() []install.Finding {
 		t.Helper()
-		findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
+		findings, err := install.Verify(t.Context(), client, s.set, d)
 		harness.Must(t, err)
 		return findings
 	}
@@ -126,7 +130,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 		err := as.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
 		s.refused("deleting all ConfigMaps by "+who, err, "delete them by name")
 	}
-	_, err := b.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "free"}}, metav1.CreateOptions{DryRun: dryRun})
+	_, err = b.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "free"}}, metav1.CreateOptions{DryRun: dryRun})
 	s.allowed("another ConfigMap", err)
 	_, err = b.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, metav1.CreateOptions{DryRun: dryRun})
 	s.allowed("a Secret without the label", err)
