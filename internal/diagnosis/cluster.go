@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
+	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/tagging"
 )
 
@@ -25,10 +27,7 @@ func (in *Input) locks() (found []Finding) {
 			found = append(found, Finding{Severity: Problem, Elections: []string{id(e)}, Cause: what, Command: in.command("explain", e)})
 		}
 	}
-	if len(found) == 0 && in.Unread["locks"] == nil {
-		found = append(found, well("elections: %d; each has one readable lock", len(in.Elections)))
-	}
-	return found
+	return orWell(found, in.Unread["locks"] == nil, "elections: %d; each has one readable lock", len(in.Elections))
 }
 
 // annotations reports annotations that prevent a leader or a change of the leader.
@@ -42,10 +41,7 @@ func (in *Input) annotations() (found []Finding) {
 			found = append(found, f)
 		}
 	}
-	if len(found) == 0 {
-		found = append(found, well("no annotation prevents a leader"))
-	}
-	return found
+	return orWell(found, true, "no annotation prevents a leader")
 }
 
 // installations reports elections for the same objects in two namespaces.
@@ -64,10 +60,7 @@ func (in *Input) installations() (found []Finding) {
 			})
 		}
 	}
-	if len(found) == 0 && in.Locks != nil {
-		found = append(found, well("no election is used by two installations"))
-	}
-	return found
+	return orWell(found, in.Locks != nil, "no election is used by two installations")
 }
 
 // permissions reports which permissions the user has.
@@ -79,7 +72,7 @@ func (in *Input) permissions() (found []Finding) {
 			continue
 		}
 		found = append(found, Finding{
-			Severity: Warning, Cause: fmt.Sprintf("user %s has no permission to %s %s (%s)", in.User, p.Verb, p.Resource, p.Purpose),
+			Severity: Warning, Cause: fmt.Sprintf("user %s has no permission to %s %s (%s)", in.User, p.Verb, strings.TrimSuffix(p.Resource+"/"+p.Subresource, "/"), p.Purpose),
 			Advice: "If needed, use a role with this permission.",
 		})
 	}
@@ -197,10 +190,7 @@ func (in *Input) conflicts() (found []Finding) {
 			}
 		}
 	}
-	if len(found) == 0 && in.Claims != nil {
-		found = append(found, well("each tag has one revision"))
-	}
-	return found
+	return orWell(found, in.Claims != nil, "each tag has one revision")
 }
 
 // flow checks the priority of renewals in the API server. With a low priority, a flood of other requests can make leaders lose
@@ -227,14 +217,14 @@ func (in *Input) flow() (found []Finding) {
 // renewal is a write of a leader, as a FlowSchema matches it: to a lock in namespace, by the account of the namespace from.
 type renewal struct {
 	namespace, from, account string
-	lease                    bool
+	lock                     record.Kind
 }
 
 // accountOf returns the name of the service account of a pod.
 func accountOf(pod *corev1.Pod) string { return cmp.Or(pod.Spec.ServiceAccountName, "default") }
 
 func renewalOf(e inspect.Election, pod *corev1.Pod) renewal {
-	return renewal{namespace: e.Namespace, from: pod.Namespace, account: accountOf(pod), lease: e.Lock != inspect.ConfigMap}
+	return renewal{namespace: e.Namespace, from: pod.Namespace, account: accountOf(pod), lock: e.Kind()}
 }
 
 // lack returns why a priority level serves no request, or "".
@@ -288,26 +278,20 @@ func (r renewal) matches(s flowcontrolv1.FlowSchema) bool {
 }
 
 func (r renewal) is(s flowcontrolv1.Subject) bool {
+	user, groups := fence.UserOf(r.from + "/" + r.account)
 	switch {
 	case s.ServiceAccount != nil:
 		return s.ServiceAccount.Namespace == r.from && (s.ServiceAccount.Name == r.account || s.ServiceAccount.Name == "*")
 	case s.User != nil:
-		return s.User.Name == "*" || s.User.Name == "system:serviceaccount:"+r.from+":"+r.account
+		return s.User.Name == "*" || s.User.Name == user
 	case s.Group != nil:
-		return slices.Contains([]string{"*", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + r.from}, s.Group.Name)
+		return slices.Contains(append(groups, "*"), s.Group.Name)
 	}
 	return false
 }
 
-func (r renewal) resource() (group, resource string) {
-	if r.lease {
-		return "coordination.k8s.io", "leases"
-	}
-	return "", "configmaps"
-}
-
 func (r renewal) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
-	group, resource := r.resource()
+	group, resource := r.lock.Resource()
 	has := func(all []string, s string) bool { return slices.Contains(all, s) || slices.Contains(all, "*") }
 	return has(rule.Verbs, "update") && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Namespaces, r.namespace)
 }

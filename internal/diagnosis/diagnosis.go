@@ -8,6 +8,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,8 +162,9 @@ func (in *Input) Shared() []string {
 
 // Permission is a permission of the user that a command needs.
 type Permission struct {
-	Verb, Resource, Purpose string
-	Allowed                 bool
+	authorizationv1.ResourceAttributes
+	Purpose string
+	Allowed bool
 }
 
 // Clock is the difference between the clocks of the machine and of the API server, with the possible error of the measurement.
@@ -250,4 +252,12 @@ func (in *Input) at() string {
 // well returns a finding about a check that succeeded.
 func well(format string, args ...any) Finding {
 	return Finding{Severity: Well, Cause: fmt.Sprintf(format, args...)}
+}
+
+// orWell returns the findings of a check. Without findings, the check succeeded if it has read what it needs.
+func orWell(found []Finding, read bool, format string, args ...any) []Finding {
+	if len(found) == 0 && read {
+		found = append(found, well(format, args...))
+	}
+	return found
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
+	corev1 "k8s.io/api/core/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
@@ -70,37 +70,44 @@ func (in *Input) fences() (found []Finding) {
 	return append(found, f)
 }
 
+// guard returns the fence of a lock, and its declaration with a mode. Without a fence, the mode is "".
+func (in *Input) guard(e inspect.Election) (install.Discovered, fence.Declaration) {
+	if in.Fence != nil {
+		for _, set := range in.Fence.Sets {
+			for _, d := range set.Declarations {
+				if !d.WithoutLockGuard && slices.Contains(d.Locks(), string(e.Kind())+" "+id(e)) {
+					d.Mode = cmp.Or(d.Mode, fence.Deny)
+					return set, d
+				}
+			}
+		}
+	}
+	return install.Discovered{}, fence.Declaration{}
+}
+
 // excluded returns the fence in mode deny that names no service account of the pods of an election.
 func (in *Input) excluded(e inspect.Election) Finding {
-	accounts := sets.New[string]()
+	var pods []*corev1.Pod
 	for _, c := range e.Candidates {
 		if p := in.pod(c.Namespace, c.Identity); p != nil {
-			accounts.Insert(p.Namespace + "/" + p.Spec.ServiceAccountName)
+			pods = append(pods, p)
 		}
 	}
-	if in.Fence == nil || len(accounts) == 0 {
+	accounts := accountsOf(pods)
+	set, d := in.guard(e)
+	if d.Mode != fence.Deny || len(accounts) == 0 || slices.ContainsFunc(accounts, d.MayHold) {
 		return Finding{}
 	}
-	for _, set := range in.Fence.Sets {
-		for _, d := range set.Declarations {
-			named := slices.Concat(d.ServiceAccounts, d.Others)
-			if cmp.Or(d.Mode, fence.Deny) != fence.Deny || d.WithoutLockGuard || !slices.Contains(d.Locks(), strings.ToLower(e.Lock)+" "+id(e)) ||
-				slices.ContainsFunc(accounts.UnsortedList(), d.MayHold) {
-				continue
-			}
-			f := Finding{
-				Cause: fmt.Sprintf("the fence %s names %s and not the service accounts of the pods (%s), so the API server rejects them as holders",
-					set.Name, strings.Join(named, ", "), strings.Join(sets.List(accounts), ", ")),
-				Advice:  "Remove the fence, and install it with the service accounts of the pods.",
-				Command: in.Tool + " fence remove --set " + set.Name,
-			}
-			if strings.HasPrefix(set.Repair, "helm ") {
-				f.Command = set.Repair + " --set fence.mode=none"
-			}
-			return f
-		}
+	f := Finding{
+		Cause: fmt.Sprintf("the fence %s names %s and not the service accounts of the pods (%s), so the API server rejects them as holders",
+			set.Name, strings.Join(slices.Concat(d.ServiceAccounts, d.Others), ", "), strings.Join(accounts, ", ")),
+		Advice:  "Remove the fence, and install it with the service accounts of the pods.",
+		Command: in.Tool + " fence remove --set " + set.Name,
 	}
-	return Finding{}
+	if strings.HasPrefix(set.Repair, "helm ") {
+		f.Command = set.Repair + " --set fence.mode=none"
+	}
+	return f
 }
 
 // concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.

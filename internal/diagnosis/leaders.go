@@ -9,10 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -82,12 +82,12 @@ type Deletions struct {
 
 // deleted returns that a program deletes the lock again and again. The fence rejects this, unless the user may delete policies.
 func (in *Input) deleted(e inspect.Election) Finding {
-	d := in.Deletions[id(e)]
+	deletions := in.Deletions[id(e)]
 	f := Finding{
 		Severity: Problem, Elections: []string{id(e)}, Effect: "loses its leaders",
-		Cause: fmt.Sprintf("the lock %s was deleted under a leader %d times since %s", e.Object(), d.Count, d.Since.UTC().Format(time.RFC3339)),
+		Cause: fmt.Sprintf("the lock %s was deleted under a leader %d times since %s", e.Object(), deletions.Count, deletions.Since.UTC().Format(time.RFC3339)),
 	}
-	switch set, mode := in.guard(e); mode {
+	switch set, d := in.guard(e); d.Mode {
 	case fence.Deny:
 		f.Cause += ", by a user that may delete policies, because the fence admits it"
 		f.Advice = "Only the audit log of the API server has the name of the user: verb delete, object " + e.Object() + "."
@@ -102,28 +102,13 @@ func (in *Input) deleted(e inspect.Election) Finding {
 
 const fenced = "A fence rejects this. Only the audit log of the API server has the name of the user."
 
-// guard returns the fence of a lock and its mode, which is "" without a fence.
-func (in *Input) guard(e inspect.Election) (install.Discovered, fence.Mode) {
-	if in.Fence != nil {
-		for _, set := range in.Fence.Sets {
-			for _, d := range set.Declarations {
-				if !d.WithoutLockGuard && slices.Contains(d.Locks(), strings.ToLower(e.Lock)+" "+id(e)) {
-					return set, cmp.Or(d.Mode, fence.Deny)
-				}
-			}
-		}
-	}
-	return install.Discovered{}, ""
-}
-
 // protect returns the command that installs a fence for the lock.
 func (in *Input) protect(e inspect.Election) string {
-	var accounts, revisions []string
-	for _, p := range in.pilots(e.Namespace, "") {
-		accounts = append(accounts, p.Namespace+"/"+accountOf(p))
-		revisions = append(revisions, p.Labels[tagging.Label])
+	pods := in.pilots(e.Namespace, "")
+	accounts, revisions := accountsOf(pods), sets.New[string]()
+	for _, p := range pods {
+		revisions.Insert(p.Labels[tagging.Label])
 	}
-	accounts, revisions = slices.Compact(slices.Sorted(slices.Values(accounts))), slices.Compact(slices.Sorted(slices.Values(revisions)))
 	for _, account := range accounts {
 		if release := in.Releases[account]; release != "" {
 			return release + " --set fence.mode=deny"
@@ -133,7 +118,7 @@ func (in *Input) protect(e inspect.Election) string {
 		return in.command("history", e)
 	}
 	return fmt.Sprintf("%s fence install -n %s --mode deny --lock %s --service-account %s --revisions %s",
-		in.Tool, e.Namespace, strings.ToLower(e.Lock), strings.Join(accounts, ","), strings.Join(revisions, ","))
+		in.Tool, e.Namespace, e.Kind(), strings.Join(accounts, ","), strings.Join(sets.List(revisions), ","))
 }
 
 // knows reports whether all candidates of an election are known.

@@ -39,10 +39,7 @@ func (in *Input) gateways() (found []Finding) {
 		}
 		found = append(found, f)
 	}
-	if len(found) == 0 && in.Gateways != nil {
-		found = append(found, well("each Gateway is programmed"))
-	}
-	return found
+	return orWell(found, in.Gateways != nil, "each Gateway is programmed")
 }
 
 // maxGatewayMessage is the maximum length of the message of a Gateway, which has several causes.
@@ -115,10 +112,7 @@ func (in *Input) gitops() (found []Finding) {
 			found = append(found, in.applied(m, group[0], group[1], groups[group]))
 		}
 	}
-	if len(found) == 0 && in.Written != nil {
-		found = append(found, well("no GitOps tool applies objects that the servers write"))
-	}
-	return found
+	return orWell(found, in.Written != nil, "no GitOps tool applies objects that the servers write")
 }
 
 // applied returns the finding about objects of a kind in a namespace that have a mark.

@@ -10,8 +10,11 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
 )
 
@@ -115,30 +118,34 @@ func (in *Input) Doubtful(e inspect.Election) (accounts []string) {
 	if e.Led() && !refused || !Ours(e) {
 		return nil
 	}
-	for _, p := range in.pilots(e.Namespace, ownRevision(e)) {
-		if name := p.Namespace + "/" + accountOf(p); !slices.Contains(accounts, name) {
-			accounts = append(accounts, name)
-		}
-	}
-	return accounts
+	return accountsOf(in.pilots(e.Namespace, ownRevision(e)))
 }
 
 // Accounts returns the service accounts (namespace/name) of the control plane.
-func (in *Input) Accounts() (all []string) {
+func (in *Input) Accounts() []string {
+	var pods []*corev1.Pod
 	for namespace := range in.Pods {
-		for _, p := range in.pilots(namespace, "") {
-			all = append(all, p.Namespace+"/"+accountOf(p))
-		}
+		pods = append(pods, in.pilots(namespace, "")...)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	return accountsOf(pods)
+}
+
+// accountsOf returns the service accounts (namespace/name) of pods.
+func accountsOf(pods []*corev1.Pod) []string {
+	accounts := sets.New[string]()
+	for _, p := range pods {
+		accounts.Insert(p.Namespace + "/" + accountOf(p))
+	}
+	return sets.List(accounts)
 }
 
 // lacking returns that a service account of the control plane has no right to update the lock.
 func (in *Input) lacking(e inspect.Election) Finding {
 	for _, lack := range in.Lacking {
 		if lack.Lock == id(e) {
-			return in.rights(e, "system:serviceaccount:"+strings.ReplaceAll(lack.Account, "/", ":"), "update", strings.ToLower(e.Lock)+"s")
+			user, _ := fence.UserOf(lack.Account)
+			_, resource := e.Kind().Resource()
+			return in.rights(e, user, "update", resource)
 		}
 	}
 	return Finding{}

@@ -187,13 +187,9 @@ func (d Declaration) split() []single {
 	var all []single
 	for _, revision := range d.Revisions {
 		one := single{Declaration: d, Name: d.Election + "-" + revision}
-		one.ServiceAccounts, one.Others, one.Guards = nil, nil, nil
-		for _, account := range d.ServiceAccounts {
-			one.ServiceAccounts = append(one.ServiceAccounts, strings.ReplaceAll(account, RevisionWord, revision))
-		}
-		for _, account := range d.Others {
-			one.Others = append(one.Others, strings.ReplaceAll(account, RevisionWord, revision))
-		}
+		one.ServiceAccounts = ForRevisions(d.ServiceAccounts, []string{revision})
+		one.Others = ForRevisions(d.Others, []string{revision})
+		one.Guards = nil
 		one.declared = one.Declaration
 		one.declared.Revisions, one.declared.Guards = []string{revision}, d.Guards
 		for _, g := range d.Guards {
@@ -204,14 +200,30 @@ func (d Declaration) split() []single {
 	return all
 }
 
+// ForRevisions replaces RevisionWord in accounts by each revision.
+func ForRevisions(accounts, revisions []string) (all []string) {
+	for _, account := range accounts {
+		if !strings.Contains(account, RevisionWord) || len(revisions) == 0 {
+			all = append(all, account)
+			continue
+		}
+		for _, revision := range revisions {
+			all = append(all, strings.ReplaceAll(account, RevisionWord, revision))
+		}
+	}
+	return all
+}
+
 // Where returns the lock for messages.
 func (s single) Where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.Name) }
 
 // users returns the user names of the service accounts.
-func (s single) users() []string {
-	var users []string
-	for _, account := range s.ServiceAccounts {
-		users = append(users, user(account))
+func (s single) users() []string { return usersOf(s.ServiceAccounts) }
+
+func usersOf(accounts []string) (users []string) {
+	for _, account := range accounts {
+		user, _ := UserOf(account)
+		users = append(users, user)
 	}
 	return users
 }
@@ -219,8 +231,11 @@ func (s single) users() []string {
 // serviceAccountPrefix is the prefix of the user name of a service account.
 const serviceAccountPrefix = "system:serviceaccount:"
 
-func user(account string) string {
-	return serviceAccountPrefix + strings.ReplaceAll(account, "/", ":")
+// UserOf returns the user name and the groups of a service account, given as "namespace/name".
+func UserOf(account string) (name string, groups []string) {
+	namespace, _, _ := strings.Cut(account, "/")
+	groups = []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
+	return serviceAccountPrefix + strings.ReplaceAll(account, "/", ":"), groups
 }
 
 // mayHold is true for requests of users that may hold the lock.
@@ -228,10 +243,6 @@ func (s single) mayHold() string {
 	if len(s.Others) == 0 {
 		return isOneOf(s.users())
 	}
-	var others []string
-	for _, account := range s.Others {
-		others = append(others, user(account))
-	}
 	const name = "request.userInfo.username"
-	return "(" + isOneOf(s.users()) + " || " + quoteAll(others) + ".exists(o, o.endsWith('*') ? " + name + ".startsWith(o.replace('*', '')) : " + name + " == o))"
+	return "(" + isOneOf(s.users()) + " || " + quoteAll(usersOf(s.Others)) + ".exists(o, o.endsWith('*') ? " + name + ".startsWith(o.replace('*', '')) : " + name + " == o))"
 }

@@ -176,6 +176,9 @@ func (e Election) Is(o Election) bool {
 	return e.Namespace == o.Namespace && e.Name == o.Name && e.Lock == o.Lock
 }
 
+// Kind returns the kind of the lock object.
+func (e Election) Kind() record.Kind { return record.Kind(strings.ToLower(e.Lock)) }
+
 // Led reports whether the lock has a holder whose lease may not have expired.
 func (e Election) Led() bool {
 	return e.State == Leads || e.State == Holds || e.State == Nominated || e.State == Doubtful

@@ -76,20 +76,25 @@ func TestOf_LongValues(t *testing.T) {
 
 func TestOf_Program(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
-	istiod := []metav1.ManagedFieldsEntry{{Manager: "pilot-discovery", Time: at(1)}}
+	const wrote = `{"f:metadata":{"f:annotations":{"f:control-plane.alpha.kubernetes.io/leader":{}}},"f:spec":{"f:renewTime":{}}}`
+	by := func(manager string, at *metav1.Time, fields string) []metav1.ManagedFieldsEntry {
+		return []metav1.ManagedFieldsEntry{{Manager: manager, Time: at, FieldsV1: metav1.NewFieldsV1(fields)}}
+	}
+	istiod := by("pilot-discovery", at(1), wrote)
 	for name, c := range map[string]struct {
 		entries []metav1.ManagedFieldsEntry
 		marker  string
 		want    string
 	}{
-		"incumbent":          {istiod, handsOver, "incumbent"},
-		"old marker":         {nil, "v1 a 2 handover", ""},
-		"istiod":             {istiod, "", "istiod"},
-		"newer entry":        {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: at(2)}), "", ""},
-		"older entry":        {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: at(0)}), "", "istiod"},
-		"same second":        {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: at(1)}), "", ""}, // entries are in write order
-		"entry without time": {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl"}), "", "istiod"},
-		"another program":    {[]metav1.ManagedFieldsEntry{{Manager: "pilot", Time: at(1)}}, "", ""},
+		"incumbent":            {istiod, handsOver, "incumbent"},
+		"old marker":           {nil, "v1 a 2 handover", ""},
+		"istiod":               {istiod, "", "istiod"},
+		"newer record":         {append(istiod, by("kubectl", at(2), wrote)...), "", ""},
+		"older record":         {append(istiod, by("kubectl", at(0), wrote)...), "", "istiod"},
+		"newer annotation":     {append(istiod, by("kubectl", at(2), `{"f:metadata":{"f:annotations":{"f:team":{}}}}`)...), "", "istiod"},
+		"entry without time":   {append(istiod, by("kubectl", nil, wrote)...), "", "istiod"},
+		"entry without fields": {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: at(2)}), "", "istiod"},
+		"another program":      {by("pilot", at(1), wrote), "", ""},
 	} {
 		holder, seconds, transitions := "a", int32(30), int32(3)
 		notes := map[string]string{recordKey: recordOf("a", "stable", 3), markerKey: c.marker}

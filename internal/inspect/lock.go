@@ -25,7 +25,7 @@ type Lock struct {
 	Snapshot              k8sresourcelock.Snapshot
 	// At is the API server's time of the read. If zero, Of does not judge whether the lease expired.
 	At time.Time
-	// manager is the last writer, by managedFields. written is the API server's time of the last write of the record, or zero.
+	// manager is the last writer of the record, by managedFields. written is the API server's time of its write, or zero.
 	manager string
 	written time.Time
 	// finalizers are the finalizers of an object that is being deleted.
@@ -57,10 +57,10 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 
 // lockOf returns the lock of an object. field is the managed field that a renewal writes.
 func lockOf(kind string, meta *metav1.ObjectMeta, field string, snap k8sresourcelock.Snapshot) Lock {
-	_, written := k8sresourcelock.LastWriter(meta.ManagedFields, field)
+	manager, written := k8sresourcelock.LastWriter(meta.ManagedFields, field)
 	return Lock{
 		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, Snapshot: snap,
-		manager: lastManager(meta.ManagedFields), written: written, finalizers: keeping(meta),
+		manager: manager, written: written, finalizers: keeping(meta),
 	}
 }
 
@@ -85,17 +85,6 @@ func keeping(meta *metav1.ObjectMeta) []string {
 		return nil
 	}
 	return meta.Finalizers
-}
-
-func lastManager(entries []metav1.ManagedFieldsEntry) (name string) {
-	var newest time.Time
-	for _, e := range entries {
-		if e.Time == nil || e.Time.Time.Before(newest) {
-			continue
-		}
-		name, newest = e.Manager, e.Time.Time
-	}
-	return name
 }
 
 // program returns the program of the holder, or "" if it is unknown.

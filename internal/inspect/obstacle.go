@@ -162,5 +162,5 @@ func Seconds(seconds int) string { return duration.HumanDuration(time.Duration(s
 
 // Object returns the lock object as an argument of kubectl.
 func (e Election) Object() string {
-	return strings.ToLower(e.Lock) + "/" + e.Name
+	return string(e.Kind()) + "/" + e.Name
 }

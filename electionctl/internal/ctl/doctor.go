@@ -21,6 +21,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/tagging"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -173,14 +174,11 @@ func (c *clients) readRights(ctx context.Context, in *diagnosis.Input) error {
 			if reviews++; reviews > maxReviews {
 				return nil
 			}
-			group := ""
-			if e.Lock == inspect.Lease {
-				group = "coordination.k8s.io"
-			}
-			namespace, name, _ := strings.Cut(account, "/")
+			user, groups := fence.UserOf(account)
+			group, resource := e.Kind().Resource()
 			review, err := c.kube.AuthorizationV1().LocalSubjectAccessReviews(e.Namespace).Create(ctx, &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: e.Namespace}, Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: group, Resource: strings.ToLower(e.Lock) + "s", Namespace: e.Namespace, Name: e.Name},
+				User: user, Groups: groups,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "update", Group: group, Resource: resource, Namespace: e.Namespace, Name: e.Name},
 			}}, metav1.CreateOptions{})
 			if err != nil {
 				return err
@@ -284,52 +282,48 @@ func details(f diagnosis.Finding) (lines []string) {
 	return lines
 }
 
-// lockPermissions returns the permissions to change leaders. Roles of operators list the locks by name, so one lock of each kind is checked.
-func lockPermissions(in *diagnosis.Input) (needed []permission) {
-	for _, kind := range []string{inspect.Lease, inspect.ConfigMap} {
-		lock := authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases"}
-		if kind == inspect.ConfigMap {
-			lock = authorizationv1.ResourceAttributes{Resource: "configmaps"}
-		}
-		if i := slices.IndexFunc(in.Elections, func(e inspect.Election) bool { return e.Lock == kind && e.Namespace == in.Namespace }); i >= 0 {
-			lock.Name = in.Elections[i].Name
-		}
-		for _, verb := range []string{"update", fence.OperateVerb} {
-			lock.Verb = verb
-			needed = append(needed, permission{lock, verb + " " + kind + " locks"})
-		}
-	}
-	return needed
+// needed returns a permission that a command needs.
+func needed(verb, group, resource, name, purpose string) diagnosis.Permission {
+	return diagnosis.Permission{ResourceAttributes: authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource, Name: name}, Purpose: purpose}
 }
 
-// permission is a permission that a command needs.
-type permission struct {
-	attributes authorizationv1.ResourceAttributes
-	purpose    string
+// lockPermissions returns the permissions to change leaders. Roles of operators list the locks by name, so one lock of each kind is checked.
+func lockPermissions(in *diagnosis.Input) (all []diagnosis.Permission) {
+	for _, kind := range []leaderelection.LockType{leaderelection.LockTypeLease, leaderelection.LockTypeConfigMap} {
+		name := ""
+		if i := slices.IndexFunc(in.Elections, func(e inspect.Election) bool { return e.Kind() == kind && e.Namespace == in.Namespace }); i >= 0 {
+			name = in.Elections[i].Name
+		}
+		group, resource := kind.Resource()
+		_, object := kind.Object()
+		for _, verb := range []string{"update", fence.OperateVerb} {
+			all = append(all, needed(verb, group, resource, name, verb+" "+object+" locks"))
+		}
+	}
+	return all
 }
 
 func (c *clients) readPermissions(ctx context.Context, in *diagnosis.Input) error {
-	const coordination, admission = "coordination.k8s.io", "admissionregistration.k8s.io"
-	needed := []permission{
-		{authorizationv1.ResourceAttributes{Verb: "list", Group: coordination, Resource: "leases"}, "read Lease locks"},
-		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}, "read ConfigMap locks"},
-		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"}, "history"},
-		{authorizationv1.ResourceAttributes{Verb: "get", Group: admission, Resource: "mutatingwebhookconfigurations", Name: defaultTag}, "read the default revision"},
-		{authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward"}, "page"},
-	}
+	in.Permissions = append([]diagnosis.Permission{
+		needed("list", "coordination.k8s.io", "leases", "", "read Lease locks"),
+		needed("list", "", "configmaps", "", "read ConfigMap locks"),
+		needed("list", "", "events", "", "history"),
+		needed("get", admissionv1.GroupName, "mutatingwebhookconfigurations", defaultTag, "read the default revision"),
+		needed("create", "", "pods/portforward", "", "page"),
+	}, lockPermissions(in)...)
 	in.User = c.requester(ctx)
-	for _, r := range append(needed, lockPermissions(in)...) {
-		a := r.attributes
-		a.Namespace = c.at
+	for i := range in.Permissions {
+		p := &in.Permissions[i]
+		p.Namespace = c.at
+		p.Resource, p.Subresource, _ = strings.Cut(p.Resource, "/")
 		review, err := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a},
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &p.ResourceAttributes},
 		}, metav1.CreateOptions{})
 		if err != nil {
+			in.Permissions = nil
 			return err
 		}
-		in.Permissions = append(in.Permissions, diagnosis.Permission{
-			Verb: a.Verb, Resource: strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/"), Purpose: r.purpose, Allowed: review.Status.Allowed,
-		})
+		p.Allowed = review.Status.Allowed
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -178,7 +177,7 @@ func (p *Program) printObjects(out *output, all []inspect.Election) error {
 	return printList(p.Out, out, all, func(e inspect.Election) (*unstructured.Unstructured, error) {
 		u, err := object("Election", e.Namespace, e.Name, e)
 		if err == nil && out.format() == "name" {
-			version, kind := leaderelection.LockType(strings.ToLower(e.Lock)).Object()
+			version, kind := e.Kind().Object()
 			u.SetAPIVersion(version)
 			u.SetKind(kind)
 		}

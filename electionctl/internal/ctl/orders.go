@@ -20,7 +20,6 @@ import (
 	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/tagging"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -301,8 +300,7 @@ func (p *Program) showChange(c *clients, before inspect.Election, otherwise stri
 // lock returns the lock of an election.
 func (c *clients) lock(e inspect.Election) k8sresourcelock.Lock {
 	meta := metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}
-	kind := leaderelection.LockType(strings.ToLower(e.Lock))
-	return k8sresourcelock.NewLock(kind, meta, c.kube, k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}, nil)
+	return k8sresourcelock.NewLock(e.Kind(), meta, c.kube, k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}, nil)
 }
 
 // requester returns the user name.

@@ -155,8 +155,8 @@ func (c Config) declaration(e Election) fence.Declaration {
 		d.Revisions = c.Revisions
 		return d
 	}
-	d.ServiceAccounts = c.forEachRevision(d.ServiceAccounts)
-	d.Others = c.forEachRevision(d.Others)
+	d.ServiceAccounts = fence.ForRevisions(d.ServiceAccounts, c.Revisions)
+	d.Others = fence.ForRevisions(d.Others, c.Revisions)
 	return d
 }
 
@@ -168,21 +168,6 @@ func (c Config) qualified(names []string) []string {
 			account = c.Namespace + "/" + account
 		}
 		all = append(all, account)
-	}
-	return all
-}
-
-// forEachRevision replaces RevisionWord by each revision.
-func (c Config) forEachRevision(accounts []string) []string {
-	var all []string
-	for _, account := range accounts {
-		if !strings.Contains(account, fence.RevisionWord) || len(c.Revisions) == 0 {
-			all = append(all, account)
-			continue
-		}
-		for _, revision := range c.Revisions {
-			all = append(all, strings.ReplaceAll(account, fence.RevisionWord, revision))
-		}
 	}
 	return all
 }

@@ -249,13 +249,9 @@ func (v *verifier) try(account, pod string, w write) (fence.Answer, error) {
 
 // impersonate returns a configuration for a pod of a service account. An empty pod means an unbound token.
 func impersonate(config *rest.Config, account, pod string) *rest.Config {
-	namespace, name, _ := strings.Cut(account, "/")
 	as := rest.CopyConfig(config)
 	as.QPS = -1
-	as.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + namespace + ":" + name,
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-	}
+	as.Impersonate.UserName, as.Impersonate.Groups = fence.UserOf(account)
 	if pod != "" {
 		as.Impersonate.Extra = map[string][]string{fence.PodClaim: {pod}}
 	}
