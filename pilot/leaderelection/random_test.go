@@ -184,7 +184,7 @@ func TestRandomElections(t *testing.T) {
 	if withRaceDetector() {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	}
-	first, n := numberFrom(t, "PLAY_FIRST", 0), numberFrom(t, "SIM_SEEDS", playedSeeds)
+	first, n := numberFrom(t, "SIM_FIRST", 0), numberFrom(t, "SIM_SEEDS", playedSeeds)
 	var failed []string
 	var terms, orders, most int
 	for seed := first; seed < first+n && len(failed) < 5; seed++ {
@@ -195,7 +195,7 @@ func TestRandomElections(t *testing.T) {
 			t.Logf("%s:\n%s", failed[len(failed)-1], p.log) // the seed alone does not bring it back
 		}
 	}
-	t.Logf("%d seeds, %d terms, %d orders, at most %d requests about an object in %v", n, terms, orders, most, budgetSpan)
+	t.Logf("seeds %d to %d: %d terms, %d orders, at most %d requests about an object in %v", first, first+n-1, terms, orders, most, budgetSpan)
 	for _, violations := range failed {
 		t.Error(violations) // at the end of the log
 	}

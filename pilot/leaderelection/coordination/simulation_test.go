@@ -507,18 +507,20 @@ func simulate(seed uint64, bug simBug) *simWorld {
 	return w
 }
 
-// TestPlan_Random runs random elections. SIM_SEEDS sets their number, SIM_SEED selects one.
+// TestPlan_Random runs random elections. SIM_SEEDS sets their number and SIM_FIRST the first one. SIM_SEED selects one.
 func TestPlan_Random(t *testing.T) {
-	from := uint64(0)
-	to := uint64(200)
-	if n, err := strconv.ParseUint(os.Getenv("SIM_SEEDS"), 10, 64); err == nil {
-		to = n
+	number := func(name string, otherwise uint64) uint64 {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+			return n
+		}
+		return otherwise
 	}
-	if n, err := strconv.ParseUint(os.Getenv("SIM_SEED"), 10, 64); err == nil {
-		from = n
-		to = n + 1
+	first, seeds := number("SIM_FIRST", 0), number("SIM_SEEDS", 200)
+	if os.Getenv("SIM_SEED") != "" {
+		first, seeds = number("SIM_SEED", 0), 1
 	}
-	for seed := from; seed < to && !t.Failed(); seed++ {
+	t.Logf("seeds %d to %d", first, first+seeds-1)
+	for seed := first; seed < first+seeds && !t.Failed(); seed++ {
 		for check, text := range simulate(seed, simBug{}).violations {
 			t.Errorf("SIM_SEED=%d: %s: %s", seed, check, text)
 		}

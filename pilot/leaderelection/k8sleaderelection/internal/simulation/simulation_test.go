@@ -92,7 +92,7 @@ func TestSimulation(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("%d seeds from %d, %d steps in %v; failed seeds by mode: %v", seeds, first, steps, time.Since(began).Round(time.Millisecond), broken)
+	t.Logf("seeds %d to %d: %d steps in %v; failed seeds by mode: %v", first, first+seeds-1, steps, time.Since(began).Round(time.Millisecond), broken)
 }
 
 // TestSameSeedSameRun shows that a failing seed can be replayed.
