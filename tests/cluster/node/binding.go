@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// bind binds the Pod to this node, after the end of a cordon. It returns false if another node runs the Pod.
+// bind binds the Pod to this node. It returns false if another node runs the Pod.
 func (w *worker) bind() bool {
 	return retry(w.wanted, w.logger, "bind Pod", func(ctx context.Context) error {
 		switch name := w.latest.Load().Spec.NodeName; name {
@@ -18,11 +18,6 @@ func (w *worker) bind() bool {
 			return nil
 		default:
 			return fmt.Errorf("Pod is bound to node %q (%w)", name, errFinal)
-		}
-		if node, err := w.node.client.CoreV1().Nodes().Get(ctx, w.node.options.Name, metav1.GetOptions{}); err != nil {
-			return err
-		} else if node.Spec.Unschedulable {
-			return fmt.Errorf("node %s is cordoned", node.Name)
 		}
 		binding := &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: w.name, Namespace: w.namespace, UID: w.uid},

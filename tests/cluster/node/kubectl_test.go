@@ -10,12 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
@@ -80,53 +74,4 @@ func TestKubectlLogs_Previous(t *testing.T) {
 	if got := w.kubectl("logs", "crasher", "--previous", "--tail=1"); got != "first\n" {
 		t.Errorf("its last line is %q", got)
 	}
-}
-
-// A drain evicts Pods as their budget permits. New Pods wait for the end of the cordon.
-func TestKubectlDrain(t *testing.T) {
-	w := newWorld(t, nil)
-	labels, replicas, one := map[string]string{"app": "drained"}, int32(2), intstr.FromInt32(1)
-	_, err := w.client.AppsV1().Deployments(w.namespace).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "drained"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
-		},
-	}, metav1.CreateOptions{})
-	harness.Must(t, err)
-	w.ready(2)
-	budgets := w.client.PolicyV1().PodDisruptionBudgets(w.namespace)
-	if _, err := budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: "drained"},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.until("the budget permits one disruption", func(ctx context.Context) (bool, error) {
-		budget, err := budgets.Get(ctx, "drained", metav1.GetOptions{})
-		return err == nil && budget.Status.DisruptionsAllowed == 1, err
-	})
-	drain := w.kubectlCommand("drain", w.namespace, "--pod-selector=app=drained", "--timeout=5s")
-	said, err := drain.CombinedOutput()
-	if err == nil || !strings.Contains(string(said), "would violate the pod's disruption budget") {
-		t.Errorf("the drain with a budget: %v\n%s", err, said)
-	}
-	w.until("one Pod waits for a node", func(ctx context.Context) (bool, error) {
-		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
-		return err == nil && len(pods.Items) == 1, err
-	})
-	w.kubectl("uncordon", w.namespace)
-	w.ready(2)
-	harness.Must(t, budgets.Delete(t.Context(), "drained", metav1.DeleteOptions{}))
-	w.kubectl("drain", w.namespace, "--pod-selector=app=drained", "--timeout=30s")
-	w.until("no process runs", func(context.Context) (bool, error) {
-		for _, pod := range w.node.Pods() {
-			if pod.PID != 0 {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	w.kubectl("uncordon", w.namespace)
-	w.ready(2)
 }

@@ -1,12 +1,15 @@
 package fence
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
@@ -16,7 +19,18 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
 )
+
+// run runs a candidate until quit or the end of the test.
+func (s *stage) run(config *rest.Config, c leaderelection.Config) (le *leaderelection.LeaderElection, quit func()) {
+	s.t.Helper()
+	c.Namespace, c.Logger = s.namespace, slog.New(slog.DiscardHandler)
+	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = lease, lease/2, 2*time.Second
+	le, err := leaderelection.New(cluster.ClientFor(s.t, config), c)
+	harness.Must(s.t, err)
+	return le, harness.Background(s.t, le.RunContext)
+}
 
 // installPlane installs the fence of pilot server for revision stable.
 func (s *stage) installPlane(lock string) {

@@ -7,13 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/record"
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -68,29 +64,4 @@ func TestFence_Reinstalled(t *testing.T) {
 	s.inEffect(b, a)
 	s.put(content{holder: "a", transitions: 5})
 	s.inEffect(a, b)
-}
-
-// Each API server judges writes by the lock that it has read itself.
-func TestFence_TwoAPIServers(t *testing.T) {
-	t.Parallel()
-	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
-	second, err := c.AddAPIServer(t.Context())
-	harness.Must(t, err)
-	s := stageOn(t, c, record.Lease)
-	// clients returns clients of the same identity at both servers.
-	clients := func(name string) (first, other kubernetes.Interface) {
-		config := s.identity(name, account)
-		there := rest.CopyConfig(config)
-		there.Host = second.URL()
-		return cluster.ClientFor(t, config).Kube(), cluster.ClientFor(t, there).Kube()
-	}
-	a1, a2 := clients("a")
-	b1, b2 := clients("b")
-	s.put(content{holder: "a", transitions: 3})
-	s.install(s.declaration())
-	s.inEffect(a1, b1)
-	s.inEffect(a2, b2)
-	s.put(content{holder: "b", transitions: 4})
-	s.inEffect(b1, a1)
-	s.inEffect(b2, a2)
 }

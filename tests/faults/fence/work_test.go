@@ -78,19 +78,6 @@ func TestFence_NamespaceOfLock(t *testing.T) {
 	s.allowed("deleting it without the fence", remove())
 }
 
-func TestFence_MissingLock(t *testing.T) {
-	both(t, func(t *testing.T, kind record.Kind) {
-		s := newStage(t, kind)
-		a, b := s.guarded()
-		harness.Must(t, s.delete(s.admin))
-		eventually(t, "all writes are refused", func() bool { return fence.IsRefusal(s.write(a)) })
-		s.refused("a write of the former holder", s.write(a), "no params found")
-		t.Log("a candidate may recreate the lock, and leads")
-		s.allowed("recreating the lock", s.create(b, content{holder: "b"}))
-		s.inEffect(b, a)
-	})
-}
-
 // A control plane whose lock does not exist yet, or was deleted, does not stop the writers of the objects of others. Its own writes are
 // rejected, because they have its label.
 func TestFence_MissingLock_OwnObjects(t *testing.T) {

@@ -1,7 +1,6 @@
 package elections
 
 import (
-	"sync"
 	"testing"
 	"time"
 
@@ -9,7 +8,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // A leader continues its term while some of its connections fail.
@@ -51,33 +49,4 @@ func TestConnections_AllFail(t *testing.T) {
 	a.relay.Coming(relay.Fate{})
 	harness.Until(t, "a follows", a.follows("b"))
 	lives.Apart(t, a.candidate, b)
-}
-
-// A load balancer sends some connections to an API server that is stopped.
-func TestConnections_BalancerWithStoppedServer(t *testing.T) {
-	t.Parallel()
-	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
-	second, err := c.AddAPIServer(t.Context())
-	harness.Must(t, err)
-	third, err := c.AddAPIServer(t.Context())
-	harness.Must(t, err)
-	istio := func(c *leaderelection.Config) { // two thirds of its durations
-		c.LeaseDuration = 20 * time.Second
-		c.RenewDeadline = 10 * time.Second
-		c.RetryPeriod = 5 * time.Second
-	}
-	var all []*worker
-	for _, timing := range []func(*leaderelection.Config){istio, func(*leaderelection.Config) {}} {
-		x := newFixtureIn(t, c, leaderelection.LockTypeLease)
-		all = append(all, x.workerAt("a", []string{second.URL(), third.URL()}, timing).lead(t))
-	}
-	for _, stopped := range []*cluster.APIServer{second, third} {
-		harness.Must(t, stopped.Pause())
-		var each sync.WaitGroup
-		for _, w := range all {
-			each.Go(func() { w.continues(t, 3) })
-		}
-		each.Wait()
-		harness.Must(t, stopped.Resume())
-	}
 }

@@ -22,7 +22,7 @@ const (
 	pace    = 100 * time.Millisecond
 )
 
-// worker is a candidate that reaches API servers through a relay. While it leads, it writes a ConfigMap. Its transport is below
+// worker is a candidate that reaches the API server through a relay. While it leads, it writes a ConfigMap. Its transport is below
 // the gate, and only its run function sends PATCH requests.
 type worker struct {
 	*candidate
@@ -34,14 +34,8 @@ type worker struct {
 // worker returns a worker that does not run yet.
 func (x *fixture) worker(name string, options ...func(*leaderelection.Config)) *worker {
 	x.Helper()
-	return x.workerAt(name, nil, options...)
-}
-
-// workerAt returns a worker that also uses further API servers.
-func (x *fixture) workerAt(name string, further []string, options ...func(*leaderelection.Config)) *worker {
-	x.Helper()
 	config := x.config(name)
-	through, err := relay.Insert(x.Context(), config, further...)
+	through, err := relay.Insert(x.Context(), config)
 	harness.Must(x, err)
 	x.Cleanup(func() {
 		if err := through.Close(); err != nil {

@@ -68,7 +68,7 @@ func TestClientGo_OwnTests(t *testing.T) {
 					t.Errorf("%s does not compile:\n%s", name, s.why[name])
 				}
 			}
-			run := exec.CommandContext(t.Context(), s.binary(), "-test.v", "-test.timeout", patience.String())
+			run := exec.CommandContext(t.Context(), s.binary(), "-test.v", "-test.timeout", harness.Patience.String())
 			out, err := run.CombinedOutput()
 			if got := bytes.Count(out, []byte("\n--- PASS: ")); err != nil || got != x.passed {
 				t.Errorf("%d tests passed, want %d: %v\n%s", got, x.passed, err, out)

@@ -81,23 +81,6 @@ func TestWatchGap(t *testing.T) {
 	}
 }
 
-// The longer of the own and the recorded lease counts, within bounds.
-func TestLease(t *testing.T) {
-	c := testConfig()
-	for recorded, want := range map[time.Duration]time.Duration{
-		0: 15 * time.Second, time.Second: 15 * time.Second, 40 * time.Second: 40 * time.Second,
-		time.Hour: time.Hour, 1000 * time.Hour: time.Hour,
-	} {
-		if got := c.lease(Record{Lease: recorded}); got != want {
-			t.Errorf("a recorded lease of %v counts as %v, want %v", recorded, got, want)
-		}
-	}
-	c.Lease = 10 * time.Minute
-	if got := c.lease(Record{Lease: 1000 * time.Hour}); got != 100*time.Minute {
-		t.Errorf("the bound at a lease of 10m is %v, want ten times that", got)
-	}
-}
-
 func TestActsUntil(t *testing.T) {
 	for _, x := range []struct {
 		lock  string
