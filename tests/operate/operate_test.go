@@ -278,7 +278,7 @@ func (p *plane) operator() {
 func (p *plane) check(s state) {
 	p.t.Helper()
 	if p.prometheus != nil {
-		p.prometheus.scrape(p)
+		p.must(p.prometheus.scrape(p))
 	}
 	p.shows(s.name, "page", s.page, p.page)
 	p.shows(s.name, "list", s.list, p.electionctl("list"+s.as+" | grep -E 'istio-namespace-controller-election |cannot'"))

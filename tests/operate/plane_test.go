@@ -22,6 +22,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/prometheus"
 	"incumbent.dev/incumbent/tests/cluster/node"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
@@ -36,16 +37,35 @@ const (
 // plane is a control plane with two replicas of each revision.
 type plane struct {
 	*rollout.Rollout
-	t          *testing.T
+	t *testing.T
+	// namespace is the namespace of the control plane.
+	namespace  string
 	folder     string
 	prometheus *alerts
 }
 
 func startPlane(t *testing.T) *plane {
 	t.Helper()
+	p := startCluster(t)
+	p.must(p.Apply(t.Context(), rollout.Release{Revision: "stable", Replicas: 2}))
+	p.must(p.Flip(t.Context(), "stable"))
+	p.must(p.Apply(t.Context(), rollout.Release{Revision: "canary", Replicas: 2}))
+	p.must(p.AwaitReady(t.Context(), "stable", 2))
+	p.must(p.AwaitReady(t.Context(), "canary", 2))
+	if prometheus.Installed(t, "prometheus") == "" {
+		t.Log("no prometheus: the alerts are not checked")
+		return p
+	}
+	p.prometheus = startPrometheus(t, p, p.rules(rollout.Namespace, "--set=image=pilot,caBundle.file=/ca.pem"))
+	return p
+}
+
+// startCluster builds the programs and starts a cluster without a control plane.
+func startCluster(t *testing.T) *plane {
+	t.Helper()
 	folder := t.TempDir()
 	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 14 * time.Second, Retry: time.Second}
-	p := &plane{t: t, folder: folder}
+	p := &plane{t: t, namespace: rollout.Namespace, folder: folder}
 	p.must(options.Build(t.Context(), root, folder))
 	p.must(options.BuildElectionctl(t.Context(), root, folder))
 	var err error
@@ -56,12 +76,6 @@ func startPlane(t *testing.T) *plane {
 		}
 	})
 	p.must(err)
-	p.must(p.Apply(t.Context(), rollout.Release{Revision: "stable", Replicas: 2}))
-	p.must(p.Flip(t.Context(), "stable"))
-	p.must(p.Apply(t.Context(), rollout.Release{Revision: "canary", Replicas: 2}))
-	p.must(p.AwaitReady(t.Context(), "stable", 2))
-	p.must(p.AwaitReady(t.Context(), "canary", 2))
-	p.prometheus = startPrometheus(t, p)
 	return p
 }
 
@@ -81,7 +95,7 @@ func (p *plane) run(line string) string {
 
 // electionctl returns a function that runs a command of electionctl.
 func (p *plane) electionctl(command string) func() string {
-	return func() string { return p.run("electionctl -n istio-system " + command) }
+	return func() string { return p.run("electionctl -n " + p.namespace + " " + command) }
 }
 
 // do runs a command line that must succeed.
@@ -168,7 +182,7 @@ func stopped(pod node.Pod) bool {
 func (p *plane) record() (record string) {
 	p.t.Helper()
 	harness.Until(p.t, "the lock is read", func() bool {
-		lock, err := p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Get(p.t.Context(), watched, metav1.GetOptions{})
+		lock, err := p.Kube.CoreV1().ConfigMaps(p.namespace).Get(p.t.Context(), watched, metav1.GetOptions{})
 		if err == nil {
 			record = lock.Annotations[recordKey]
 		}
@@ -183,7 +197,7 @@ func (p *plane) setRecord(record string) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Patch(p.t.Context(), watched, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = p.Kube.CoreV1().ConfigMaps(p.namespace).Patch(p.t.Context(), watched, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 
@@ -202,7 +216,7 @@ func (p *plane) leader() node.Pod {
 	harness.Until(p.t, "a live leader", func() bool {
 		record := p.record()
 		for _, pod := range p.Node.Pods() {
-			if strings.Contains(record, `"`+pod.Name+`"`) {
+			if pod.Namespace == p.namespace && strings.Contains(record, `"`+pod.Name+`"`) {
 				found = pod
 			}
 		}

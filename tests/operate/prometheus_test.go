@@ -25,53 +25,59 @@ type alerts struct {
 	targets string
 }
 
-func startPrometheus(t *testing.T, p *plane) *alerts {
+// group is a group of rules.
+type group struct {
+	Name  string           `json:"name"`
+	Rules []map[string]any `json:"rules"`
+}
+
+// startPrometheus starts a Prometheus with rules. It scrapes the Pods, and the targets of other jobs.
+func startPrometheus(t *testing.T, p *plane, rules []group, jobs ...any) *alerts {
 	t.Helper()
-	if prometheus.Installed(t, "prometheus") == "" {
-		t.Log("no prometheus: the alerts are not checked")
-		return nil
-	}
 	folder := t.TempDir()
 	a := &alerts{targets: filepath.Join(folder, "targets.json")}
-	a.scrape(p)
-	rules := filepath.Join(folder, "rules.yaml")
-	text, err := yaml.Marshal(map[string]any{"groups": p.rules()})
+	p.must(a.scrape(p))
+	file := filepath.Join(folder, "rules.yaml")
+	text, err := yaml.Marshal(map[string]any{"groups": rules})
 	p.must(err)
-	p.must(os.WriteFile(rules, text, 0o600))
+	p.must(os.WriteFile(file, text, 0o600))
+	pilots := map[string]any{"job_name": "pilot", "file_sd_configs": []any{map[string]any{"files": []string{a.targets}, "refresh_interval": "1s"}}}
 	a.Server = prometheus.Start(t, map[string]any{
 		"global":     map[string]any{"evaluation_interval": "1s", "scrape_interval": "1s", "scrape_timeout": "1s"},
-		"rule_files": []string{rules},
-		"scrape_configs": []any{map[string]any{
-			"job_name": "pilot", "file_sd_configs": []any{map[string]any{"files": []string{a.targets}, "refresh_interval": "1s"}},
-		}},
+		"rule_files": []string{file}, "scrape_configs": append(jobs, pilots),
 	})
 	return a
 }
 
-// rules returns the groups of rules of the chart.
-func (p *plane) rules() []any {
-	text, err := p.Helm(p.t.Context(), "template", "stable", filepath.Join(p.folder, "deploy", "charts", "pilot"), "--set=image=pilot,caBundle.file=/ca.pem,monitoring.rules.enabled=true",
-		"--show-only=templates/monitoring.yaml")
+// rules returns the groups of rules of the chart for a release in a namespace.
+func (p *plane) rules(namespace, values string) []group {
+	p.t.Helper()
+	text, err := p.Shell(p.t.Context(), p.folder, "helm -n "+namespace+" template stable deploy/charts/pilot "+values+
+		" --set=monitoring.rules.enabled=true --show-only=templates/monitoring.yaml").Output()
 	p.must(err)
-	var object struct{ Spec struct{ Groups []any } }
-	p.must(yaml.Unmarshal([]byte(text), &object))
+	var object struct{ Spec struct{ Groups []group } }
+	p.must(yaml.Unmarshal(text, &object))
 	return object.Spec.Groups
 }
 
 // scrape sets the targets to the present Pods.
-func (a *alerts) scrape(p *plane) {
+func (a *alerts) scrape(p *plane) error {
 	groups := []any{}
 	for _, pod := range p.Node.Pods() {
 		if pod.Address != "" {
 			groups = append(groups, map[string]any{
-				"targets": []string{net.JoinHostPort(pod.Address, "15014")}, "labels": map[string]string{"namespace": rollout.Namespace, "pod": pod.Name},
+				"targets": []string{net.JoinHostPort(pod.Address, "15014")}, "labels": map[string]string{"namespace": pod.Namespace, "pod": pod.Name},
 			})
 		}
 	}
 	text, err := json.Marshal(groups)
-	p.must(err)
-	p.must(os.WriteFile(a.targets+".new", text, 0o600))
-	p.must(os.Rename(a.targets+".new", a.targets)) // Prometheus may read it now
+	if err == nil {
+		err = os.WriteFile(a.targets+".new", text, 0o600)
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(a.targets+".new", a.targets) // Prometheus may read it now
 }
 
 // active returns the pending and firing alerts that doctor also reports: those about no leader and the fence.
