@@ -64,7 +64,7 @@ func startPlane(t *testing.T) *plane {
 func startCluster(t *testing.T) *plane {
 	t.Helper()
 	folder := t.TempDir()
-	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 14 * time.Second, Retry: time.Second}
+	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 8 * time.Second, Retry: time.Second}
 	p := &plane{t: t, namespace: rollout.Namespace, folder: folder}
 	p.must(options.Build(t.Context(), root, folder))
 	p.must(options.BuildElectionctl(t.Context(), root, folder))
