@@ -16,9 +16,10 @@ type call struct {
 	unprefer    bool
 	sent        core.ClockReading
 	sentAt      Time
-	foreign     uint64        // metadata of others that the write carries
-	after       time.Duration // Retry-After of a refusal
-	decidedOn   uint64        // version, also without a guard
+	firstSent   core.ClockReading // of the first call with the same record
+	foreign     uint64            // metadata of others that the write carries
+	after       time.Duration     // Retry-After of a refusal
+	decidedOn   uint64            // version, also without a guard
 	attempts    int
 	answered    bool // one of two attempts
 	rejected    bool // that one

@@ -25,7 +25,9 @@ func (c *checks) send(p *process, call *call) {
 	}
 	if (call.op == core.Acquire || call.op == core.Renew) && writeOf(call.record) != p.wrote[0] {
 		p.wrote = [4]core.Write{writeOf(call.record), p.wrote[0], p.wrote[1], p.wrote[2]}
+		p.wroteAt = call.sent
 	}
+	call.firstSent = p.wroteAt
 	call.foreign = p.base.foreign
 	p.sentCalls++
 	c.countCall(p)

@@ -111,8 +111,8 @@ func (c *checks) gate(p *process, a core.Action) {
 	if p.gate == none && !starts {
 		c.w.violate(OneTerm, "%v opens its gate again without a new term", p)
 	}
-	// A process may count only an older write, and its wall clock may have been set back since.
-	if !p.anyAck || p.tooLong(a.Gate, p.ackedSent) && p.tooLong(a.Gate, p.ackedOlder) {
+	// A process may count only an older write, or the same one from when it was first sent. Its wall clock may have been set back since.
+	if !p.anyAck || p.tooLong(a.Gate, p.ackedSent) && p.tooLong(a.Gate, p.ackedFirst) && p.tooLong(a.Gate, p.ackedOlder) {
 		c.w.violate(Validity, "the gate of %v is open %v longer than validity", p, p.ackedSent.Plus(p.cfg.Validity).Mono.Until(a.Gate.Mono))
 	}
 	p.lastGate = a.Gate
@@ -211,7 +211,7 @@ func (p *process) acknowledged(call *call) {
 	if call.sentAt > p.ackedAt {
 		p.ackedOlder = p.ackedSent
 	}
-	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
+	p.ackedSent, p.ackedFirst, p.ackedAt, p.anyAck = call.sent, call.firstSent, call.sentAt, true
 	if call.op == core.Acquire || call.op == core.Renew {
 		p.newestWrite = writeOf(call.record)
 	}

@@ -50,13 +50,14 @@ const (
 var owned = []reflect.Type{reflect.TypeFor[world](), reflect.TypeFor[node](), reflect.TypeFor[process](), reflect.TypeFor[term](), reflect.TypeFor[call](),
 	reflect.TypeFor[peer](), reflect.TypeFor[peerWork]()}
 
-// unread are fields that do not distinguish states: constants, sums of other fields, what the random runs use, and what only the
-// checks of quiet, effort, reports, changes and prompt read.
+// unread are fields that do not distinguish states: constants, sums of other fields, what the random runs use, what only the checks of
+// quiet, effort, reports, changes and prompt read, and what allows less while no clock is set back.
 var unread = map[string]bool{
 	"process.id": true, "process.key": true, "process.cfg": true, "process.serial": true, "process.took": true, "process.attempts": true,
 	"process.timer": true, "process.returns": true, "process.watch": true, "process.watched": true, "process.calls": true, "process.turnsAt": true,
 	"process.turns": true, "process.sentCalls": true, "process.sentReads": true, "process.sentAtCheck": true, "process.efforts": true,
 	"process.askedAt": true, "process.lag": true, "process.startedAt": true, "process.n": true, "process.fresh": true,
+	"process.ackedFirst": true, "process.wroteAt": true, "call.firstSent": true,
 	"call.base": true, "call.attempts": true, "call.answered": true, "call.rejected": true, "call.after": true, "call.sentAt": true, "call.foreign": true,
 	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
 	"Snapshot.Sum": true, "sight.sum": true, "witness.oustedKey": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,

@@ -46,7 +46,8 @@ type process struct {
 	acting      *term             // term of the run functions
 	acked       *term             // term of the newest acknowledged acquire
 	ackedSent   core.ClockReading // of the newest acknowledged write
-	ackedOlder  core.ClockReading // of the one before
+	ackedFirst  core.ClockReading // of the first call with the same record
+	ackedOlder  core.ClockReading // of the write before
 	ackedAt     Time
 	anyAck      bool
 	pausedAt    Time // last true time at which it was paused, or -1
@@ -54,8 +55,9 @@ type process struct {
 	lateUntil   Time // arrival of the last event that needs longer than a RetryPeriod
 	stopAsked   bool // a stop or a failed run function explains the end of its term
 	seen        witness
-	newestWrite core.Write    // its newest acknowledged write
-	wrote       [4]core.Write // its latest writes
+	newestWrite core.Write        // its newest acknowledged write
+	wrote       [4]core.Write     // its latest writes
+	wroteAt     core.ClockReading // when the latest was first sent
 	newest      view
 	fresh       bool   // the last view was the newest
 	reached     uint64 // events below this version are old
