@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // Event is one line of an audit log: a request at one stage.
@@ -48,12 +50,11 @@ const (
 	stageReceived = "RequestReceived"
 	stageComplete = "ResponseComplete"
 	stagePanic    = "Panic"
-	podExtra      = "authentication.kubernetes.io/pod-name"
 )
 
 // Pod returns the pod that the token is bound to, or "".
 func (e Event) Pod() string {
-	if pods := e.User.Extra[podExtra]; len(pods) == 1 {
+	if pods := e.User.Extra[fence.PodClaim]; len(pods) == 1 {
 		return pods[0]
 	}
 	return ""

@@ -63,7 +63,9 @@ func (w Write) matter() string {
 }
 
 // object identifies the object of a write.
-func (w Write) object() string { return w.Resource + " " + w.Namespace + "/" + w.Name }
+func (w Write) object() string {
+	return w.Resource + " " + strings.TrimPrefix(w.Namespace+"/"+w.Name, "/")
+}
 
 // ignored are resources that every replica writes.
 var ignored = []string{

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -47,14 +46,6 @@ type Write struct {
 	account string // that candidates of one lock share
 	shared  bool   // several candidates outside of pods have the address and the program of the writer
 	lock    *content
-}
-
-func (w Write) String() string {
-	name := w.Name
-	if w.Namespace != "" {
-		name = w.Namespace + "/" + w.Name
-	}
-	return fmt.Sprintf("%s by %s of %s %s at %d", w.Verb, cmp.Or(w.Pod, w.User), w.Resource, name, w.Version)
 }
 
 func (w Write) lockID() Lock { return Lock{w.Resource, w.Namespace, w.Name} }

@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -29,20 +27,6 @@ type Breach struct {
 	Own, Next *Term
 	// Late is the time since the end of the own term, Overlap the time since the next term began.
 	Late, Overlap time.Duration
-
-	wrote uint64 // the version of the first guarded write of Next
-}
-
-func (b Breach) String() string {
-	switch {
-	case b.Rule == Unelected:
-		return fmt.Sprintf("%v, without a term of %s", b.Write, b.Lock.Name)
-	case b.Rule == Interleaved:
-		return fmt.Sprintf("%v, and %s, whose term began at %d, had written at %d", b.Write, b.Next.Pod, b.Next.Start.Version, b.wrote)
-	case b.Next != nil && b.compare(b.Next.Start) > 0:
-		return fmt.Sprintf("%v, and the term of %s began at %d", b.Write, b.Next.Pod, b.Next.Start.Version)
-	}
-	return fmt.Sprintf("%v, and its term was %s at %d", b.Write, b.Own.Ended, b.Own.End.Version)
 }
 
 // Result has what Judge counted.
@@ -56,12 +40,11 @@ type Result struct {
 }
 
 // Judge compares each guarded write with the terms of its lock, and calls breach for each write of a pod that did not hold
-// it. guards returns the locks that permit a write: the
-// writer must hold at least one.
+// it. guards returns the locks that permit a write: the writer must hold at least one.
 func Judge(h History, courses map[Lock]*Course, guards func(Write) []Lock, breach func(Breach)) Result {
 	result := Result{Judged: map[Lock]int{}}
 	books := newBooks(courses)
-	wrote := map[*Term]uint64{} // the first guarded write of a term
+	wrote := map[*Term]bool{} // the terms with a guarded write
 	for w := range h.All() {
 		locks := guards(w)
 		if len(locks) == 0 {
@@ -76,11 +59,10 @@ func Judge(h History, courses map[Lock]*Course, guards func(Write) []Lock, breac
 		case in == unknown:
 			result.Undecided++
 		case in == inside:
-			wrote[worst.Own] = cmp.Or(wrote[worst.Own], w.Version)
+			wrote[worst.Own] = true
 		default:
-			if n := worst.Next; n != nil && w.compare(n.Start) > 0 && wrote[n] > 0 {
+			if n := worst.Next; n != nil && w.compare(n.Start) > 0 && wrote[n] {
 				worst.Rule = Interleaved
-				worst.wrote = wrote[n]
 			}
 			breach(worst)
 		}

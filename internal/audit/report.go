@@ -24,9 +24,8 @@ type Options struct {
 
 // Report is the result of an audit.
 type Report struct {
-	// First and Last are the times of the first and the last write.
-	First time.Time `json:"first"`
-	Last  time.Time `json:"last"`
+	// Span has the times of the first and the last write.
+	Span
 	// Events counts the events, Writes the stored writes of candidates and other programs.
 	Events int `json:"events"`
 	Writes int `json:"writes"`
@@ -39,6 +38,22 @@ type Report struct {
 	Notes      []string `json:"notes"`
 	// NotJudged counts the writes of candidates by resource that belong to no lock.
 	NotJudged map[string]int `json:"notJudged"`
+}
+
+// Span is the time from the first to the last of several events.
+type Span struct {
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+}
+
+// Add extends the span to an event.
+func (s *Span) Add(at time.Time) {
+	if s.First.IsZero() || at.Before(s.First) {
+		s.First = at
+	}
+	if at.After(s.Last) {
+		s.Last = at
+	}
 }
 
 // LockReport describes a lock.
@@ -55,6 +70,15 @@ type LockReport struct {
 	// Judged counts the guarded writes, Breaches the writes of pods that did not hold the lock.
 	Judged   int `json:"judged"`
 	Breaches int `json:"breaches"`
+}
+
+// missing adds a reason why the log does not suffice.
+func (r *Report) missing(format string, args ...any) {
+	r.Incomplete = append(r.Incomplete, fmt.Sprintf(format, args...))
+}
+
+func (r *Report) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
 // Seconds is a duration that is a number of seconds in JSON.
@@ -79,10 +103,9 @@ type Finding struct {
 	// Ended is the end of the pod's term, Next the pod whose term followed.
 	Ended Change `json:"ended,omitempty"`
 	Next  string `json:"next,omitempty"`
-	// Count is the number of writes or changes between First and Last.
-	Count int       `json:"count"`
-	First time.Time `json:"first"`
-	Last  time.Time `json:"last"`
+	// Count is the number of writes or changes in the Span.
+	Count int `json:"count"`
+	Span
 	// Late is the time from the loss to the last write, Overlap the time from the beginning of the next term to the last write.
 	Late    Seconds `json:"lateSeconds"`
 	Overlap Seconds `json:"overlapSeconds"`
@@ -121,16 +144,12 @@ func Examine(log *Log, options Options) Report {
 		report: Report{Events: log.Events, Writes: len(log.entries), Locks: []LockReport{}, Findings: []Finding{}, Incomplete: []string{}, Notes: []string{}},
 	}
 	if why := h.clusters(); why != "" {
-		x.report.Incomplete = append(x.report.Incomplete, why)
+		x.report.missing("%s", why)
 		return x.report
 	}
 	for w := range h.All() {
-		if x.report.First.IsZero() || w.Received.Before(x.report.First) {
-			x.report.First = w.Received
-		}
-		if w.Answered.After(x.report.Last) {
-			x.report.Last = w.Answered
-		}
+		x.report.Add(w.Received)
+		x.report.Add(w.Answered)
 	}
 	a := attribute(h, x.courses, append(slices.Clone(options.Guards), Istio()...))
 	guards := func(w Write) []Lock {
@@ -153,11 +172,8 @@ func Examine(log *Log, options Options) Report {
 
 // doubts adds the writes that may be breaches.
 func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
-	add := func(format string, args ...any) {
-		x.report.Incomplete = append(x.report.Incomplete, fmt.Sprintf(format, args...))
-	}
 	for _, account := range slices.Sorted(maps.Keys(a.foreign)) {
-		x.report.Notes = append(x.report.Notes, fmt.Sprintf("%d writes of %s were not judged: several candidates run at one address", a.foreign[account], account))
+		x.report.note("%d writes of %s were not judged: several candidates run at one address", a.foreign[account], account)
 	}
 	late := map[Lock]int{}
 	for _, w := range x.history.Unanswered() {
@@ -168,15 +184,15 @@ func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
 		}
 	}
 	for _, matter := range slices.Sorted(maps.Keys(a.disputed)) {
-		add("%d writes of %s are late for one of the locks that may guard them: assign them with --guard LOCK=%[2]s, or --guard -=%[2]s if every replica makes them",
+		x.report.missing("%d writes of %s are late for one of the locks that may guard them: assign them with --guard LOCK=%[2]s, or --guard -=%[2]s if every replica makes them",
 			a.disputed[matter], matter)
 	}
 	for _, lock := range x.history.Locks() {
 		if n := x.unproved[lock]; n > 0 {
-			add("%d writes are of pods that did not hold %v, unless a missing line explains them", n, lock)
+			x.report.missing("%d writes are of pods that did not hold %v, unless a missing line explains them", n, lock)
 		}
 		if n := late[lock]; n > 0 {
-			add("%d writes of pods that did not hold %v have no logged result", n, lock)
+			x.report.missing("%d writes of pods that did not hold %v have no logged result", n, lock)
 		}
 	}
 }
@@ -198,7 +214,7 @@ func (x *examination) breach(b Breach) {
 	key := group{b.Lock, b.Pod, b.Own}
 	f := x.groups[key]
 	if f == nil {
-		f = &Finding{Rule: b.Rule, Lock: b.Lock, Pod: b.Pod, First: b.Answered}
+		f = &Finding{Rule: b.Rule, Lock: b.Lock, Pod: b.Pod}
 		if b.Own != nil {
 			f.Ended = b.Own.Ended
 		}
@@ -211,20 +227,11 @@ func (x *examination) breach(b Breach) {
 		f.Next = b.Next.Pod
 	}
 	f.Count++
-	if b.Answered.Before(f.First) {
-		f.First = b.Answered
-	}
-	if b.Answered.After(f.Last) {
-		f.Last = b.Answered
-	}
+	f.Add(b.Answered)
 	f.Late = max(f.Late, Seconds(b.Late))
 	f.Overlap = max(f.Overlap, Seconds(b.Overlap))
 	f.Approximate = f.Approximate || !b.Exact
-	name := b.Resource + " " + b.Name
-	if b.Namespace != "" {
-		name = b.Resource + " " + b.Namespace + "/" + b.Name
-	}
-	if len(f.Objects) < mostObjects && !slices.Contains(f.Objects, name) {
+	if name := b.object(); len(f.Objects) < mostObjects && !slices.Contains(f.Objects, name) {
 		f.Objects = append(f.Objects, name)
 	}
 }
@@ -249,20 +256,20 @@ func (x *examination) lock(lock Lock, judged int) {
 	if x.MaxLeaderless > 0 && longest > x.MaxLeaderless {
 		x.report.Findings = append(x.report.Findings, Finding{
 			Rule: Leaderless, Lock: lock, Pod: c.Terms[before-1].Pod, Ended: c.Terms[before-1].Ended, Next: c.Terms[before].Pod, Count: 1,
-			First: c.Terms[before-1].To, Last: c.Terms[before].Start.Answered, Late: r.Leaderless,
+			Span: Span{c.Terms[before-1].To, c.Terms[before].Start.Answered}, Late: r.Leaderless,
 		})
 	}
 	all, most, until := c.Changes(x.Window)
 	r.Changes = all
 	if x.MaxChanges > 0 && most > x.MaxChanges {
 		x.report.Findings = append(x.report.Findings, Finding{
-			Rule: Flapping, Lock: lock, Count: most, First: until.Add(-x.Window), Last: until,
+			Rule: Flapping, Lock: lock, Count: most, Span: Span{until.Add(-x.Window), until},
 		})
 	}
 	x.report.Incomplete = append(x.report.Incomplete, c.Gaps...)
 	if c.Silent > 0 {
-		x.report.Notes = append(x.report.Notes, fmt.Sprintf("the holder of %v did not renew it for %v until %s: the log may lack a file, or the holder stopped",
-			lock, c.Silent.Round(time.Second), c.Until.UTC().Format(time.RFC3339)))
+		x.report.note("the holder of %v did not renew it for %v until %s: the log may lack a file, or the holder stopped",
+			lock, c.Silent.Round(time.Second), c.Until.UTC().Format(time.RFC3339))
 	}
 	x.report.Locks = append(x.report.Locks, r)
 }
@@ -278,7 +285,7 @@ func (x *examination) findings() {
 }
 
 // blind reports writes of locks without bodies. It returns the number of such writes of other objects.
-func (x *examination) blind(missing func(string, ...any)) (others int) {
+func (x *examination) blind() (others int) {
 	l := x.history.log
 	blind := map[Lock]int{}
 	for _, e := range l.entries {
@@ -293,7 +300,7 @@ func (x *examination) blind(missing func(string, ...any)) (others int) {
 		}
 	}
 	for _, lock := range slices.SortedFunc(maps.Keys(blind), func(a, b Lock) int { return cmp.Compare(a.String(), b.String()) }) {
-		missing("%d writes of %v have no body: log them at level RequestResponse", blind[lock], lock)
+		x.report.missing("%d writes of %v have no body: log them at level RequestResponse", blind[lock], lock)
 	}
 	return others
 }
@@ -301,12 +308,10 @@ func (x *examination) blind(missing func(string, ...any)) (others int) {
 // complete adds the reasons why the log does not suffice.
 func (x *examination) complete(result Result) {
 	r, l := &x.report, x.history.log
-	missing := func(format string, args ...any) { r.Incomplete = append(r.Incomplete, fmt.Sprintf(format, args...)) }
-	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
-	others := x.blind(missing)
+	others := x.blind()
 	for _, g := range x.Guards {
 		if g.Lock != NoLock && len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), g.has) {
-			missing("the log has no lock %s, to which a guard assigns %s", g.Lock, strings.Join(g.Resources, ", "))
+			r.missing("the log has no lock %s, to which a guard assigns %s", g.Lock, strings.Join(g.Resources, ", "))
 		}
 	}
 	judged := 0
@@ -317,21 +322,21 @@ func (x *examination) complete(result Result) {
 	switch {
 	case l.Events == 0:
 	case len(r.Locks) == 0 && x.Lock != "":
-		missing("the log has no lock %s", x.Lock)
+		r.missing("the log has no lock %s", x.Lock)
 	case len(r.Locks) == 0 && others > 0:
-		missing("the level of the log is too low: %d writes of Leases, ConfigMaps or Endpoints have no body, which names the holder", others)
+		r.missing("the level of the log is too low: %d writes of Leases, ConfigMaps or Endpoints have no body, which names the holder", others)
 	case len(r.Locks) == 0:
-		missing("the log has no lock: no Lease, ConfigMap or Endpoints with a holder was written")
+		r.missing("the log has no lock: no Lease, ConfigMap or Endpoints with a holder was written")
 	case judged == 0:
-		missing("the log has locks, but no other write of their candidates: log these writes too")
+		r.missing("the log has locks, but no other write of their candidates: log these writes too")
 	}
 	for _, at := range l.Unfinished {
-		note("an incomplete line was ignored: %s", at)
+		r.note("an incomplete line was ignored: %s", at)
 	}
 	if result.Undecided > 0 {
-		note("%d writes were not judged, because they may be before or after a change of the leader", result.Undecided)
+		r.note("%d writes were not judged, because they may be before or after a change of the leader", result.Undecided)
 	}
 	if len(l.open) > 0 {
-		note("%d writes have no logged response, or an error of the API server. They may have been stored or not", len(l.open))
+		r.note("%d writes have no logged response, or an error of the API server. They may have been stored or not", len(l.open))
 	}
 }

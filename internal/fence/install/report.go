@@ -22,10 +22,9 @@ type Found struct {
 	Object string `json:"object"`
 	// Refused is false if the write was admitted because of mode audit or warn.
 	Refused bool `json:"refused"`
-	// Count is the number of violations between First and Last.
-	Count int       `json:"count"`
-	First time.Time `json:"first"`
-	Last  time.Time `json:"last"`
+	// Count is the number of violations in the Span.
+	Count int `json:"count"`
+	audit.Span
 	// Message is the most recent message.
 	Message string `json:"message"`
 }
@@ -39,18 +38,6 @@ func (f Found) String() string {
 		what = "rejected"
 	}
 	return fmt.Sprintf("%6d  %-17s  %s %s by %s, last at %s: %s", f.Count, what, f.Verb, f.Object, who, f.Last.UTC().Format(time.RFC3339), f.Message)
-}
-
-// again adds a violation.
-func (f *Found) again(message string, at time.Time) {
-	f.Count++
-	f.Message = message
-	if at.Before(f.First) {
-		f.First = at
-	}
-	if at.After(f.Last) {
-		f.Last = at
-	}
 }
 
 // failureAnnotation is the audit annotation for admitted violations.
@@ -74,11 +61,12 @@ func Report(name string, log io.Reader) ([]Found, error) {
 		key := found
 		key.Message = ""
 		if all[key] == nil {
-			first := key
-			first.First = e.RequestReceivedTimestamp
-			all[key] = &first
+			all[key] = new(key)
 		}
-		all[key].again(found.Message, e.RequestReceivedTimestamp)
+		f := all[key]
+		f.Count++
+		f.Message = found.Message
+		f.Add(e.RequestReceivedTimestamp)
 		return nil
 	})
 	if reasons := reading.Incomplete(); err == nil && len(reasons) > 0 {

@@ -227,7 +227,19 @@ func (j *judge) breach(b audit.Breach) {
 			return
 		}
 	}
-	j.add(b.Rule, "%v", b)
+	j.add(b.Rule, "%s", describe(b))
+}
+
+// describe returns the write and the term that it violates.
+func describe(b audit.Breach) string {
+	text := fmt.Sprintf("%s by %s of %s %s/%s at %d, ", b.Verb, cmp.Or(b.Pod, b.User), b.Resource, b.Namespace, b.Name, b.Version)
+	switch {
+	case b.Own == nil:
+		return text + "without a term of " + b.Lock.Name
+	case b.Next != nil:
+		return text + fmt.Sprintf("and the term of %s began at %d", b.Next.Pod, b.Next.Start.Version)
+	}
+	return text + fmt.Sprintf("and its term was %s at %d", b.Own.Ended, b.Own.End.Version)
 }
 
 // run is a sequence of writes of one revision to one object.
