@@ -19,7 +19,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/electionctl/internal/audit"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
@@ -42,9 +41,6 @@ type coded struct {
 }
 
 func (c coded) Unwrap() error { return c.error }
-
-// ExitCode returns the exit code of the program.
-func (c coded) ExitCode() int { return c.code }
 
 func withCode(code int, format string, args ...any) error {
 	return coded{error: fmt.Errorf(format, args...), code: code}
@@ -103,9 +99,8 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		err = withCode(misused, "%w: see --help", err)
 	}
 	fmt.Fprintln(p.ErrOut, "electionctl:", inOneLine(inspect.Printable(err.Error())))
-	var exit interface{ ExitCode() int } // also of package audit
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
+	if c, ok := errors.AsType[coded](err); ok {
+		return c.code
 	}
 	return Failed
 }
@@ -149,7 +144,7 @@ default revision. Move leadership to another candidate. Commands that only read 
 		&cobra.Group{ID: "admin", Title: "Change the leader:"},
 		&cobra.Group{ID: "cluster", Title: "Cluster:"},
 	)
-	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan(), audit.Command())
+	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan(), p.audit())
 	p.add(root, "admin", p.transfer(), p.stepDown(), p.pause(), p.resume(), p.cancel())
 	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page(), p.run(), p.version())
 	return root

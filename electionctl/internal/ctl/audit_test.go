@@ -1,4 +1,4 @@
-package audit
+package ctl
 
 import (
 	"bytes"
@@ -17,17 +17,15 @@ import (
 // execute runs the command. It returns the output, the error and the exit code.
 func execute(t *testing.T, input string, args ...string) (out string, err error, code int) {
 	t.Helper()
-	cmd := Command()
 	var buffer bytes.Buffer
-	cmd.SetArgs(args)
+	cmd := (&Program{}).Command()
+	cmd.SetArgs(append([]string{"audit"}, args...))
 	cmd.SetIn(strings.NewReader(input))
 	cmd.SetOut(&buffer)
 	cmd.SetErr(&buffer)
-	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	err = cmd.ExecuteContext(t.Context())
-	var f failure
-	if errors.As(err, &f) {
-		code = f.code
+	if c, ok := errors.AsType[coded](err); ok {
+		code = c.code
 	}
 	return buffer.String(), err, code
 }

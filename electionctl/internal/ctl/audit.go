@@ -1,4 +1,4 @@
-package audit
+package ctl
 
 import (
 	"fmt"
@@ -14,35 +14,16 @@ import (
 	"incumbent.dev/incumbent/internal/inspect"
 )
 
-// Exit codes, see docs/tools.md.
-const (
-	codeFindings     = 1
-	codeInsufficient = 2
-)
-
-// failure is an error with an exit code.
-type failure struct {
-	error
-	code int
-}
-
-func (f failure) ExitCode() int { return f.code }
-
-func failed(code int, format string, args ...any) error {
-	return failure{fmt.Errorf(format, args...), code}
-}
-
-// settings are the flags.
-type settings struct {
+// auditing has the flags of audit.
+type auditing struct {
 	logs.Options
 	output string
 	guards []string
 	policy bool
 }
 
-// Command returns the command.
-func Command() *cobra.Command {
-	s := &settings{}
+func (p *Program) audit() *cobra.Command {
+	s := &auditing{}
 	cmd := &cobra.Command{
 		Use: "audit FILE...", Short: "Find writes of non-leaders in audit logs",
 		Long: `Reconstruct the terms of each lock in the audit logs of API servers. List writes of candidates that did not hold their lock,
@@ -58,7 +39,7 @@ The exit code is 0 without findings, 1 with findings, and 2 if the logs do not s
 		Example: `  electionctl audit --policy -n istio-system > policy.yaml
   electionctl audit audit.log audit-2026-01-02.log.gz
   electionctl audit --guard my-lock=deployments --guard my-lock=configmaps:settings audit.log`,
-		RunE: s.run,
+		RunE: func(cmd *cobra.Command, files []string) error { return s.run(cmd, *p.flags.Namespace, files) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&s.output, "output", "o", "text", "text or json")
@@ -72,32 +53,32 @@ The exit code is 0 without findings, 1 with findings, and 2 if the logs do not s
 	return cmd
 }
 
-func (s *settings) run(cmd *cobra.Command, files []string) error {
+func (s *auditing) run(cmd *cobra.Command, namespace string, files []string) error {
 	switch {
 	case s.output != "text" && s.output != "json":
-		return failed(codeInsufficient, "--output: %q is not text or json", s.output)
+		return withCode(misused, "--output: %q is not text or json", s.output)
 	case s.Window <= 0 || s.MaxChanges < 0 || s.MaxLeaderless < 0:
-		return failed(codeInsufficient, "--window must be positive, and --max-changes and --max-leaderless must not be negative")
+		return withCode(misused, "--window must be positive, and --max-changes and --max-leaderless must not be negative")
 	case s.policy && len(files) > 0:
-		return failed(codeInsufficient, "--policy reads no file, got %q", files[0])
+		return withCode(misused, "--policy reads no file, got %q", files[0])
 	case s.policy:
-		_, err := io.WriteString(cmd.OutOrStdout(), logs.Policy(namespaceOf(cmd)))
+		_, err := io.WriteString(cmd.OutOrStdout(), logs.Policy(namespace))
 		return err
 	case len(files) == 0:
-		return failed(codeInsufficient, "missing argument FILE; - is standard input")
+		return withCode(misused, "missing argument FILE; - is standard input")
 	}
 	for _, text := range s.guards {
 		g, err := logs.ParseGuard(text)
 		if err != nil {
-			return failed(codeInsufficient, "--guard: %w", err)
+			return withCode(misused, "--guard: %w", err)
 		}
 		s.Guards = append(s.Guards, g)
 	}
 	// A log has millions of writes. A third of the usual garbage is enough.
 	defer debug.SetGCPercent(debug.SetGCPercent(30))
 	log := logs.NewLog()
-	if err := read(cmd, log, files); err != nil {
-		return failed(codeInsufficient, "%w", err)
+	if err := readLogs(cmd, log, files); err != nil {
+		return withCode(misused, "%w", err)
 	}
 	report := logs.Examine(log, s.Options)
 	if err := s.print(cmd.OutOrStdout(), report, len(files)); err != nil {
@@ -106,11 +87,11 @@ func (s *settings) run(cmd *cobra.Command, files []string) error {
 	return verdict(report)
 }
 
-func (s *settings) print(out io.Writer, report logs.Report, files int) error {
+func (s *auditing) print(out io.Writer, report logs.Report, files int) error {
 	if s.output == "json" {
 		return inspect.WriteJSON(out, report)
 	}
-	_, err := io.WriteString(out, text(report, files))
+	_, err := io.WriteString(out, auditText(report, files))
 	return err
 }
 
@@ -118,23 +99,15 @@ func (s *settings) print(out io.Writer, report logs.Report, files int) error {
 func verdict(r logs.Report) error {
 	switch {
 	case len(r.Findings) > 0:
-		return failed(codeFindings, "%s in the audit log", count(len(r.Findings), "finding"))
+		return withCode(Failed, "%s in the audit log", count(len(r.Findings), "finding"))
 	case len(r.Incomplete) > 0:
-		return failed(codeInsufficient, "the audit log does not suffice: %s. --policy prints a sufficient audit policy", strings.Join(r.Incomplete, "; "))
+		return withCode(misused, "the audit log does not suffice: %s. --policy prints a sufficient audit policy", strings.Join(r.Incomplete, "; "))
 	}
 	return nil
 }
 
-// namespaceOf returns the value of kubectl's flag.
-func namespaceOf(cmd *cobra.Command) string {
-	if f := cmd.Flag("namespace"); f != nil {
-		return f.Value.String()
-	}
-	return ""
-}
-
-// read reads all files.
-func read(cmd *cobra.Command, log *logs.Log, files []string) error {
+// readLogs reads all files.
+func readLogs(cmd *cobra.Command, log *logs.Log, files []string) error {
 	bar := newBar(cmd.ErrOrStderr())
 	defer bar.end()
 	for _, name := range files {
@@ -151,14 +124,14 @@ func read(cmd *cobra.Command, log *logs.Log, files []string) error {
 		bar.total += info.Size()
 	}
 	for _, name := range files {
-		if err := readFile(cmd, log, name, bar); err != nil {
+		if err := readLog(cmd, log, name, bar); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readFile(cmd *cobra.Command, log *logs.Log, name string, bar *bar) error {
+func readLog(cmd *cobra.Command, log *logs.Log, name string, bar *bar) error {
 	from := cmd.InOrStdin()
 	label := "standard input"
 	if name != "-" {

@@ -1,4 +1,4 @@
-package audit
+package ctl
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ import (
 // width is the width of the output.
 const width = 80
 
-// page is the text of a report.
-type page struct{ strings.Builder }
+// paragraphs is the text of a report.
+type paragraphs struct{ strings.Builder }
 
 // line adds a paragraph. Its first line has the given prefix; the following lines are indented as far.
-func (p *page) line(prefix, format string, args ...any) {
+func (p *paragraphs) line(prefix, format string, args ...any) {
 	indent := strings.Repeat(" ", len(prefix))
 	current := prefix
 	empty := true
@@ -44,12 +44,12 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// text returns the report as text.
-func text(r logs.Report, files int) string {
-	p := &page{}
+// auditText returns the report as text.
+func auditText(r logs.Report, files int) string {
+	p := &paragraphs{}
 	p.line("", "%s, %s, %s.", count(files, "file"), count(r.Events, "event"), count(r.Writes, "write"))
 	if r.Writes > 0 {
-		p.line("", "From %s to %s (%v).", stamp(r.First), stamp(r.Last), r.Last.Sub(r.First).Round(time.Second))
+		p.line("", "From %s to %s (%v).", exact(r.First), exact(r.Last), r.Last.Sub(r.First).Round(time.Second))
 	}
 	if r.ByTime > 0 {
 		p.line("", "APPROXIMATE: the log has no version for %s. Time stamps were compared, which depend on the clocks of the API servers.", count(r.ByTime, "judged write"))
@@ -84,13 +84,13 @@ func text(r logs.Report, files int) string {
 	return p.String()
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func exact(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
 
-func short(s logs.Seconds) string { return time.Duration(s).Round(time.Millisecond).String() }
+func took(s logs.Seconds) string { return time.Duration(s).Round(time.Millisecond).String() }
 
-func (p *page) lock(l logs.LockReport) {
+func (p *paragraphs) lock(l logs.LockReport) {
 	p.line("  ", "%s/%s (%s)", l.Namespace, l.Name, l.Resource)
 	holder := "no leader"
 	if l.Holder != "" {
@@ -98,7 +98,7 @@ func (p *page) lock(l logs.LockReport) {
 	}
 	p.line("    ", "%s; at the end %s", count(l.Terms, "term")+", "+count(l.Changes, "change")+" of the leader", holder)
 	if l.Leaderless > 0 {
-		p.line("    ", "longest time without a leader %s, until %s", short(l.Leaderless), stamp(l.LeaderlessUntil))
+		p.line("    ", "longest time without a leader %s, until %s", took(l.Leaderless), exact(l.LeaderlessUntil))
 	}
 	judged := "no write judged"
 	if l.Judged > 0 {
@@ -107,30 +107,30 @@ func (p *page) lock(l logs.LockReport) {
 	p.line("    ", "%s", judged)
 }
 
-func (p *page) finding(n int, f logs.Finding) {
+func (p *paragraphs) finding(n int, f logs.Finding) {
 	prefix := fmt.Sprintf("%3d. ", n)
 	rest := strings.Repeat(" ", len(prefix))
 	lock := f.Lock.Namespace + "/" + f.Lock.Name
 	switch f.Rule {
 	case logs.Flapping:
-		p.line(prefix, "%s changed its leader %d times between %s and %s", lock, f.Count, stamp(f.First), clock(f.Last))
+		p.line(prefix, "%s changed its leader %d times between %s and %s", lock, f.Count, exact(f.First), clock(f.Last))
 		return
 	case logs.Leaderless:
-		p.line(prefix, "%s had no leader for %s, from %s to %s: between %s and %s", lock, short(f.Late), stamp(f.First), clock(f.Last), f.Pod, f.Next)
+		p.line(prefix, "%s had no leader for %s, from %s to %s: between %s and %s", lock, took(f.Late), exact(f.First), clock(f.Last), f.Pod, f.Next)
 		return
 	case logs.Unelected:
 		p.line(prefix, "%s made %s without ever having held %s", f.Pod, count(f.Count, "write"), lock)
 	default:
 		p.line(prefix, "%s made %s after it lost %s", f.Pod, count(f.Count, "write"), lock)
-		p.line(rest, "the term was %s; last write %s after the loss", f.Ended, short(f.Late))
+		p.line(rest, "the term was %s; last write %s after the loss", f.Ended, took(f.Late))
 	}
 	if f.Next != "" {
 		also := ""
 		if f.Rule == logs.Interleaved {
 			also = ", which also wrote"
 		}
-		p.line(rest, "overlap %s with %s%s", short(f.Overlap), f.Next, also)
+		p.line(rest, "overlap %s with %s%s", took(f.Overlap), f.Next, also)
 	}
-	p.line(rest, "from %s to %s%s", stamp(f.First), clock(f.Last), map[bool]string{true: " (approximate)"}[f.Approximate])
+	p.line(rest, "from %s to %s%s", exact(f.First), clock(f.Last), map[bool]string{true: " (approximate)"}[f.Approximate])
 	p.line(rest, "%s", strings.Join(f.Objects, ", "))
 }
