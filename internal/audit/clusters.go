@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -68,12 +69,7 @@ type life struct {
 
 // sameLock finds a lock that exists twice at a time.
 func (h History) sameLock() string {
-	type lock struct {
-		lives  map[string]*life
-		newest *life
-		longer *life // of the others, the life that ended last
-	}
-	all := map[Lock]*lock{}
+	all := map[Lock][]life{}
 	for i := range h.log.entries {
 		e := &h.log.entries[i]
 		at := h.log.target(*e)
@@ -81,27 +77,18 @@ func (h History) sameLock() string {
 		if !e.exact || at.uid == "" || !h.locks[id] {
 			continue
 		}
-		if all[id] == nil {
-			all[id] = &lock{lives: map[string]*life{}}
+		n := slices.IndexFunc(all[id], func(l life) bool { return l.uid == at.uid })
+		if n < 0 {
+			n = len(all[id])
+			all[id] = append(all[id], life{uid: at.uid, file: h.log.file(e), begin: e.received})
 		}
-		k := all[id]
-		mine := k.lives[at.uid]
-		if mine == nil {
-			mine = &life{uid: at.uid, file: h.log.file(e), begin: e.received}
-			k.lives[at.uid] = mine
-			if k.longer == nil || k.newest != nil && k.newest.end > k.longer.end {
-				k.longer = k.newest
-			}
-			k.newest = mine
-		}
+		mine := &all[id][n]
 		mine.begin = min(mine.begin, e.received)
 		mine.end = max(mine.end, e.answered())
-		other := k.longer
-		if mine != k.newest {
-			other = k.newest
-		}
-		if other != nil && (mine != k.newest || time.Duration(min(mine.end, other.end)-max(mine.begin, other.begin)) > maxSkew) {
-			return mixed("%v has the UID %s in %s, and %s in %s", id, other.uid, other.file, mine.uid, mine.file)
+		for k, other := range all[id] {
+			if k > n || k < n && time.Duration(min(mine.end, other.end)-max(mine.begin, other.begin)) > maxSkew {
+				return mixed("%v has the UID %s in %s, and %s in %s", id, other.uid, other.file, mine.uid, mine.file)
+			}
 		}
 	}
 	return ""

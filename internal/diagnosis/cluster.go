@@ -13,8 +13,8 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/tagging"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
 // locks reports the problems of the elections.
@@ -217,7 +217,7 @@ func (in *Input) flow() (found []Finding) {
 // renewal is a write of a leader, as a FlowSchema matches it: to a lock in namespace, by the account of the namespace from.
 type renewal struct {
 	namespace, from, account string
-	lock                     record.Kind
+	lock                     leaderelection.LockType
 }
 
 // accountOf returns the name of the service account of a pod.

@@ -41,9 +41,6 @@ type Declaration struct {
 	Revisions []string `json:"revisions,omitempty"`
 	// Mode is "deny" (default), "warn" or "audit".
 	Mode Mode `json:"mode,omitempty"`
-	// Remote is true if candidates of other clusters take part. Their tokens are not bound to pods of this cluster, so
-	// Validate returns an error.
-	Remote bool `json:"remote,omitempty"`
 	// ServiceAccounts of the candidates, as "namespace/name". Writes of other users are not guarded.
 	ServiceAccounts []string `json:"serviceAccounts"`
 	// Others are further service accounts whose pods may hold the lock, as "namespace/name". A * at the end matches any
@@ -90,10 +87,6 @@ func (d Declaration) Validate() error {
 	}
 	if !slices.Contains([]Mode{"", Deny, Warn, Audit}, d.Mode) {
 		wrong("mode %q: give deny, warn or audit", d.Mode)
-	}
-	if d.Remote {
-		wrong("candidates of other clusters take part, and their tokens are not bound to pods of this cluster: " +
-			"remove the declaration. The gate in each client still rejects late writes")
 	}
 	errs = append(errs, d.validateRevisions()...)
 	errs = append(errs, d.validateWho()...)

@@ -40,8 +40,8 @@ type Guard struct {
 	Wide bool `json:"wide,omitempty"`
 }
 
-// operations maps verbs to admission operations.
-var operations = map[string]string{"create": "CREATE", "update": "UPDATE", "delete": "DELETE", "connect": "CONNECT"}
+// verbs are the names of the admission operations, in lower case.
+var verbs = []string{"create", "update", "delete", "connect"}
 
 // labelledSubresources are subresources whose admission object is the object itself, with its labels. A Scale, Eviction or
 // Binding is a separate object without labels.
@@ -93,7 +93,7 @@ func (g Guard) validate(revisions []string) error {
 		}
 	}
 	for _, verb := range g.Verbs {
-		if operations[verb] == "" {
+		if !slices.Contains(verbs, verb) {
 			wrong("verb %q: give create, update, delete or connect; a patch is an update", verb)
 		}
 	}

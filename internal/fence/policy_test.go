@@ -39,7 +39,6 @@ func TestValidate_Errors(t *testing.T) {
 		"two errors":        {func(d *fence.Declaration) { d.Election, d.Namespace = "", "" }, []string{"no election", "no namespace"}},
 		"lock":              {func(d *fence.Declaration) { d.Lock = "endpoints" }, []string{`lock "endpoints"`, "configmap or lease"}},
 		"coordinated":       {func(d *fence.Declaration) { d.Coordinated = true }, []string{`coordinated with lock "configmap"`, "give lease"}},
-		"remote":            {func(d *fence.Declaration) { d.Remote = true }, []string{"other clusters", "gate"}},
 		"no accounts":       {func(d *fence.Declaration) { d.ServiceAccounts = nil }, []string{"no service accounts", "istio-system/pilot"}},
 		"account":           {func(d *fence.Declaration) { d.ServiceAccounts = []string{"pilot"} }, []string{`"pilot"`, "namespace/name"}},
 		"account's quote":   {func(d *fence.Declaration) { d.ServiceAccounts = []string{"a/b'"} }, []string{`"a/b'"`}},

@@ -8,19 +8,19 @@ import (
 
 	"incumbent.dev/incumbent/internal/record"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Operations returns the verbs of the guard as admission operations.
 func (g Guard) Operations() []string {
-	verbs := g.Verbs
-	if len(verbs) == 0 {
-		verbs = []string{"create", "update", "delete"}
+	if len(g.Verbs) == 0 {
+		return []string{"CREATE", "DELETE", "UPDATE"}
 	}
-	words := map[string]bool{}
-	for _, verb := range verbs {
-		words[operations[verb]] = true
+	words := sets.New[string]()
+	for _, verb := range g.Verbs {
+		words.Insert(strings.ToUpper(verb))
 	}
-	return slices.Sorted(maps.Keys(words))
+	return sets.List(words)
 }
 
 // withoutStatus maps groups to kinds of Kubernetes without a status.

@@ -109,16 +109,7 @@ func (m Member) Key() string {
 	return m.Revision
 }
 
-var (
-	errNoMember = errors.New("missing label " + Selector)
-	errNoHolder = errors.New("spec.holderIdentity is empty")
-	errName     = errors.New("name does not match the holder")
-	errTimes    = errors.New("spec has no renewTime or no positive leaseDurationSeconds")
-	errDuration = errors.New("leaseDurationSeconds is too long")
-	errCluster  = errors.New("cluster is neither local nor remote")
-	errElection = errors.New("election without name")
-	errLong     = errors.New("value is too long")
-)
+var errLong = errors.New("value is too long")
 
 // Parse parses a member Lease. The error names the object.
 func Parse(lease *coordinationv1.Lease) (Member, error) {
@@ -134,17 +125,17 @@ func parse(lease *coordinationv1.Lease) (Member, error) {
 	spec := lease.Spec
 	switch {
 	case lease.Labels[Label] != LabelValue:
-		return m, errNoMember
+		return m, errors.New("missing label " + Selector)
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
-		return m, errNoHolder
+		return m, errors.New("spec.holderIdentity is empty")
 	case len(*spec.HolderIdentity) > maxName:
 		return m, fmt.Errorf("spec.holderIdentity: %w", errLong)
 	case LeaseName(*spec.HolderIdentity) != lease.Name:
-		return m, fmt.Errorf("%w: %q requires %s", errName, *spec.HolderIdentity, LeaseName(*spec.HolderIdentity))
+		return m, fmt.Errorf("name does not match the holder: %q requires %s", *spec.HolderIdentity, LeaseName(*spec.HolderIdentity))
 	case spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || *spec.LeaseDurationSeconds <= 0:
-		return m, errTimes
+		return m, errors.New("spec has no renewTime or no positive leaseDurationSeconds")
 	case time.Duration(*spec.LeaseDurationSeconds)*time.Second > maxDuration:
-		return m, errDuration
+		return m, errors.New("leaseDurationSeconds is too long")
 	}
 	m.Identity = *spec.HolderIdentity
 	m.Renewed = renewedAt(lease)
@@ -177,14 +168,14 @@ func parseState(text string) (s State, err error) {
 		return s, err
 	}
 	if s.Cluster != Local && s.Cluster != Remote {
-		return s, fmt.Errorf("%q: %w", s.Cluster, errCluster)
+		return s, fmt.Errorf("%q: cluster is neither local nor remote", s.Cluster)
 	}
 	if len(s.Revision) > maxRevision {
 		return s, fmt.Errorf("revision: %w", errLong)
 	}
 	for _, e := range s.Elections {
 		if e.Name == "" {
-			return s, errElection
+			return s, errors.New("election without name")
 		}
 		if len(e.Name) > maxName || len(e.Strategy) > maxName {
 			return s, fmt.Errorf("election: %w", errLong)
