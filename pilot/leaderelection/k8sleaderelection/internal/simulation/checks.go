@@ -75,7 +75,7 @@ func (c *checks) start(p *process) {
 	}
 	c.startWithPeers(p)
 	c.token(p)
-	p.acting, p.stopAsked = p.acked, false
+	p.acting, p.stopAsked, p.seen.asked = p.acked, false, false
 	p.lastGate = p.gate
 	c.orderly++
 }

@@ -382,11 +382,18 @@ func (w *world) choose(c choice) {
 		w.forgetEffects()
 	}
 	for _, n := range w.nodes {
+		n.flying = slices.DeleteFunc(n.flying, w.over)
 		if p := n.awake(); p != nil && p.behind() && p.call == nil && p.s.Known == core.Current && p.newest.snap.Version == w.store.now.snap.Version {
 			p.see() // it knows this version, and learns nothing
 			n.effect = notKnown
 		}
 	}
+}
+
+// over reports whether a call has no effect any more: its process does not wait for it, and the store changes nothing.
+func (w *world) over(c *call) bool {
+	waits := c.p.call == c && !c.p.ended
+	return !waits && (c.op == core.Read || c.base.Exists && !w.store.accepts(c.base))
 }
 
 func (w *world) forgetEffects() {

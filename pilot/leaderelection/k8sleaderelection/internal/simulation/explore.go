@@ -118,6 +118,9 @@ func (b *Bounds) first(recorded scenarios) *world {
 	if m.Ranked {
 		w.defaultRevision = core.DefaultRevision{Synced: true, Revision: b.Keys[0]}
 	}
+	if b.Settled {
+		w.store.commit(view{snap: core.Snapshot{Exists: true, UID: uid(0), Record: core.Record{Transitions: 1}}, released: true})
+	}
 	for i, key := range b.Keys {
 		n := w.newNode()
 		if b.Peer && i == len(b.Keys)-1 {

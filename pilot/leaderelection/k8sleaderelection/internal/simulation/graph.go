@@ -4,10 +4,10 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unsafe"
 
-	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -33,14 +33,15 @@ type part struct {
 type how uint8
 
 const (
-	number8  how = iota // one byte
-	number32            // four bytes
-	number64            // eight bytes
-	since               // a true time or a reading of the monotonic clock, relative to now
-	deadline            // the same in whole ticks, and all that are over are equal
-	leased              // a time from which a lease counts
-	stamped             // a time in the record
-	version             // versions are compared with each other only
+	number8     how = iota // one byte
+	number32               // four bytes
+	number64               // eight bytes
+	since                  // a true time or a reading of the monotonic clock, relative to now
+	deadline               // the same in whole ticks, and all that are over are equal
+	leased                 // a time from which a lease counts
+	stamped                // a time in the record
+	transitions            // relative to those in the lock
+	version                // versions are compared with each other only
 	text
 	pointer
 	list
@@ -87,7 +88,8 @@ var shapes = func() map[reflect.Type]*shape {
 
 var timeType = reflect.TypeFor[Time]()
 
-var processShape, viewShape, callShape, peerShape = shapes[owned[2]], shapes[reflect.TypeFor[view]()], shapes[owned[4]], shapes[owned[5]]
+var processShape, viewShape, termShape, callShape, peerShape = shapes[owned[2]], shapes[reflect.TypeFor[view]()], shapes[owned[3]], shapes[owned[4]],
+	shapes[owned[5]]
 
 func shapeOf(all map[reflect.Type]*shape, t reflect.Type) *shape {
 	if s := all[t]; s != nil {
@@ -140,7 +142,9 @@ func howNumber(t reflect.Type, name string) how {
 	switch {
 	case versions[name]:
 		return version
-	case name == "sight.at":
+	case name == "Sight.Count", strings.HasSuffix(name, ".Transitions"):
+		return transitions
+	case name == "sight.at", name == "process.leftAt":
 		return leased
 	case deadlines[name]:
 		return deadline
@@ -216,6 +220,10 @@ type fingerprinter struct {
 	like     process      // see canonical
 	live     []core.Write // that records have, see forget
 	ranks    []uint64
+	oldest   uint64  // smallest token of a kept term
+	kept     []*term // see findTerms
+	sights   []sight
+	seen     []*term
 }
 
 // far is the distance from now at which all times are equal.
@@ -225,7 +233,8 @@ func (w *world) far() int64 { return int64(2*w.timing.lease + 2*time.Second) }
 // processes with equal keys.
 func (f *fingerprinter) fingerprint(w *world) uint64 {
 	least := ^uint64(0)
-	f.live = w.liveWrites(f.live[:0])
+	f.w, f.live = w, w.liveWrites(f.live[:0])
+	f.findTerms()
 	for _, order := range f.orders {
 		if len(f.orders) == 1 || w.ascends(order) {
 			if h := f.inOrder(w, order); h < least {
@@ -271,6 +280,9 @@ func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
 	}
 	f.parts(viewShape, unsafe.Pointer(&w.store.now))
 	f.number(uint64(w.choosing.left))
+	if w.choosing.fault("delete") >= 0 {
+		f.number(uint64(w.store.now.snap.Record.Transitions))
+	}
 	f.string(w.defaultRevision.Revision)
 	f.version(w.checks.newestToken)
 	f.version(w.store.version)
@@ -314,174 +326,8 @@ func (f *fingerprinter) node(n *node) {
 	f.like = *p
 	f.like.canonical()
 	f.forget(&f.like)
+	f.forgetTerms(&f.like)
 	f.parts(processShape, unsafe.Pointer(&f.like))
-}
-
-// canonical removes what neither the checks nor Step read in this state.
-func (p *process) canonical() {
-	if p.shown = 1; p.n.p.behind() {
-		p.shown = 0
-	}
-	p.canonicalState()
-	p.troubledAt, p.pausedAt = p.amongSends(p.troubledAt), p.amongSends(p.pausedAt)
-	if p.ackedOlder.Mono <= p.ackedSent.Mono {
-		p.ackedOlder = core.ClockReading{} // it allows less
-	}
-	if !p.alive || p.work {
-		p.returnAt = 0
-	}
-	if !p.alive && p.gate == (core.Validity{}) {
-		p.lastGate, p.ackedOlder = core.Validity{}, core.ClockReading{}
-	}
-	if !p.seen.ousted || p.seen.oustedAt.After(p.cfg.Retry) <= p.now().Mono {
-		p.seen.ousted, p.seen.oustedAt = false, 0
-	}
-	if s := &p.seen.snap; names(s.Annotations.Marker, s.Record) && !s.Annotations.Nominated.Uncounted {
-		p.seen.forged = true // as with any change of annotations
-	}
-	if p.seen.request == (core.Request{}) {
-		p.seen.requestAt = 0
-	}
-	if p.seen.snap.Annotations.Hold == (core.Hold{}) {
-		p.seen.holdAt = 0
-	}
-}
-
-// amongSends replaces a time by its order among the times of sending that it is compared with.
-func (p *process) amongSends(t Time) Time {
-	if t < p.ackedAt {
-		return 0
-	}
-	rank := p.w.now + 1
-	if t == p.w.now {
-		rank++ // the next send may be now
-	}
-	for _, c := range p.n.flying {
-		if t >= c.sentAt {
-			rank++
-		}
-	}
-	if p.call != nil && t >= p.call.sentAt {
-		rank++
-	}
-	return rank
-}
-
-// liveWrites appends the writes in the store, in calls, and in what processes know. A write that is in none of them and over cannot be
-// met again.
-func (w *world) liveWrites(live []core.Write) []core.Write {
-	add := func(s core.Snapshot) { live = append(live, writeOf(s.Record)) }
-	addCall := func(c *call) {
-		live = append(live, writeOf(c.record))
-		add(c.base)
-		add(c.reply.snap)
-	}
-	add(w.store.now.snap)
-	for _, n := range w.nodes {
-		for _, c := range n.flying {
-			addCall(c)
-		}
-		if n.p == nil {
-			continue
-		}
-		if n.p.call != nil {
-			addCall(n.p.call)
-		}
-		for _, s := range []core.Snapshot{n.p.s.Snap, n.p.seen.snap, n.p.newest.snap, n.p.base.snap} {
-			add(s)
-		}
-		own := &n.p.s.Own
-		if live = append(live, writeOf(n.p.s.Flight.Record)); int(own.Unseen) == len(own.Writes) {
-			live = append(live, own.Writes[0]) // it is sent again
-		}
-	}
-	return live
-}
-
-// forget replaces own writes that cannot be met again.
-func (f *fingerprinter) forget(p *process) {
-	now := core.Stamp(p.n.clocks.wall(f.w.now) / int64(time.Microsecond))
-	dead := func(w *core.Write) {
-		if 0 < w.Renewed && w.Renewed < now && !slices.Contains(f.live, *w) {
-			*w = core.Write{}
-		}
-	}
-	for i := range p.wrote {
-		dead(&p.wrote[i])
-		dead(&p.s.Own.Writes[i])
-	}
-	dead(&p.newestWrite)
-	dead(&p.s.Own.Acked)
-}
-
-// canonicalState removes what Step does not read in this state.
-func (p *process) canonicalState() {
-	s, now := &p.s, p.now().Mono
-	snap := &s.Snap
-	if s.Phase == core.Following || s.Phase == core.Done {
-		s.Why = ""
-	}
-	switch {
-	case s.Flight.Op == core.NoOp:
-		s.Flight = core.Call{}
-	case s.Flight.Learned == s.Learned:
-		s.Flight.Learned = 0
-	default:
-		s.Flight.Learned = 1
-	}
-	if s.Phase == core.Following && (s.Flight.Op == core.NoOp || s.Flight.Op == core.Read) && s.Term == (core.Term{}) {
-		s.Own.Renewed, s.Own.SentAt = 0, core.ClockReading{} // they begin with an acquisition
-	}
-	if !p.cfg.Ranked {
-		s.Displaced = core.Displaced{}
-	}
-	if s.BackOff.Steps == 0 && s.Phase != core.Settling {
-		s.BeganAt = 0
-	}
-	if s.Requesting.AnsweredAt.After(p.cfg.Retry) <= now {
-		s.Requesting.AnsweredAt = 0 // no poll is later
-	}
-	s.Earlier = canonicalEarlier(s.Earlier, now)
-	if s.Phase != core.Settling && s.Earlier.SettleAt <= now || s.Earlier.SettleAt <= s.BeganAt {
-		s.Earlier.SettleAt = 0
-	}
-	if snap.Annotations.Request == (record.Request{}) {
-		s.Since.Request = 0
-	}
-	if snap.Annotations.Hold == (core.Hold{}) {
-		s.Since.Hold = 0
-	}
-	if snap.Former() == "" {
-		s.Since.Former = 0
-	}
-	if snap.Preferred == "" {
-		s.Since.Preferred = 0
-	}
-	if !snap.Idle() {
-		s.Since.Idle = 0
-	}
-	for _, e := range []*core.Effort{&s.Effort.Reads, &s.Effort.Writes, &s.Effort.Requests} {
-		switch {
-		case e.Fails == 0 && e.Conflicts == 0:
-			e.Base, e.Last = 0, 0
-		case e.Last.After(2*p.cfg.Lease) < now && e.Next <= now:
-			e.Fails, e.Last = 0, 0 // an older problem
-		}
-	}
-}
-
-// canonicalEarlier removes periods that are over.
-func canonicalEarlier(e core.Earlier, now core.Instant) core.Earlier {
-	if e.Away.Until <= now {
-		e.Away = core.Away{}
-	}
-	if e.Until <= now {
-		e.Until = 0
-	}
-	if e.Former <= now {
-		e.Former = 0
-	}
-	return e
 }
 
 func (f *fingerprinter) call(c *call) {
@@ -542,6 +388,14 @@ func (f *fingerprinter) string(s string) {
 	f.number(h)
 }
 
+// count adds transitions. A new lock begins with 0.
+func (f *fingerprinter) count(n int) {
+	if n > 0 {
+		n += 1<<40 - f.w.store.now.snap.Record.Transitions
+	}
+	f.number(uint64(n))
+}
+
 // time adds a distance from now. Zero remains.
 func (f *fingerprinter) time(t, now int64) {
 	if t > 0 {
@@ -591,6 +445,8 @@ func (f *fingerprinter) parts(s *shape, base unsafe.Pointer) {
 			f.moment(p, *(*int64)(at))
 		case stamped:
 			f.stamp(*(*int64)(at)*int64(time.Microsecond), f.w.nodes[0].clocks.wall(f.w.now))
+		case transitions:
+			f.count(*(*int)(at))
 		case version:
 			f.version(*(*uint64)(at))
 		case text:
@@ -614,6 +470,9 @@ func (f *fingerprinter) moment(p *part, t int64) {
 	}
 	if p.how == leased {
 		t += int64(f.w.timing.lease)
+		if f.w.mode.peers() {
+			t += int64(f.w.timing.grace())
+		}
 	}
 	if p.how != since {
 		if t <= now {
@@ -648,6 +507,8 @@ func (f *fingerprinter) pointer(s *shape, at unsafe.Pointer) {
 	case peerShape:
 		f.string((*peer)(at).id)
 		f.flag((*peer)(at).ended)
+	case termShape:
+		f.term((*term)(at))
 	default:
 		f.parts(s, at)
 	}
