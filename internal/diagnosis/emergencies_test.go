@@ -483,3 +483,11 @@ var shows = regexp.MustCompile(` (logs|get|describe|history|explain|watch|verify
 
 // none means that a finding is about no election.
 const none = "none"
+
+// TestDoubtful_OwnRevision checks that the rights of another revision do not explain a free lock of one revision.
+func TestDoubtful_OwnRevision(t *testing.T) {
+	got := newPlane().Doubtful(inspect.Election{Namespace: home, Name: leaderelection.GatewayDeploymentController + "-stable", State: inspect.Free})
+	if want := "istio-system/pilot-stable"; strings.Join(got, " ") != want {
+		t.Errorf("accounts %v, want %s", got, want)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/tagging"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
 // trouble is why the processes of a pod do not run.
@@ -140,6 +141,11 @@ func (in *Input) pilots(namespace, revision string) (all []*corev1.Pod) {
 
 // ownRevision returns the revision of an election that each revision has, and "" for a shared election.
 func ownRevision(e inspect.Election) string {
+	for _, id := range []string{leaderelection.GatewayDeploymentController, leaderelection.GatewayStatusController} {
+		if revision, ok := strings.CutPrefix(e.Name, id+"-"); ok { // a free lock has no key
+			return revision
+		}
+	}
 	if !e.Ranked && e.Key != "" {
 		return e.Revision
 	}

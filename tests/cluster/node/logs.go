@@ -89,6 +89,21 @@ func (w *worker) previous() (begin, end int64, found bool) {
 	return 0, 0, false
 }
 
+// maxMessage limits the termination message of a process, as a kubelet does.
+const maxMessage = 2048
+
+// endOfLog returns the end of the output of the current process.
+func (w *worker) endOfLog() string {
+	text, err := os.ReadFile(w.view.Log)
+	if err != nil {
+		return err.Error()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text = text[w.begins[len(w.begins)-1]:]
+	return string(text[max(0, len(text)-maxMessage):])
+}
+
 // sendLog copies the output, by default of all processes of a Pod. With follow, it continues until ctx ends.
 func sendLog(ctx context.Context, out http.ResponseWriter, file io.Reader, follow bool, tail int) error {
 	for {

@@ -152,6 +152,9 @@ func (s *statusWriter) ended(state *os.ProcessState) {
 		}
 		if terminated.ExitCode != 0 {
 			terminated.Reason = "Error"
+			if containers := s.w.latest.Load().Spec.Containers; containers[0].TerminationMessagePolicy == corev1.TerminationMessageFallbackToLogsOnError {
+				terminated.Message = s.w.endOfLog()
+			}
 		}
 		if running := s.container.State.Running; running != nil {
 			terminated.StartedAt = running.StartedAt
