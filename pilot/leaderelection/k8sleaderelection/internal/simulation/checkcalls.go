@@ -241,8 +241,10 @@ func (w *world) postponed() bool {
 		}
 	}
 	for _, c := range w.coordinators {
-		for _, until := range c.skipped {
-			rest = max(rest, until.add(w.timing.bound()))
+		for _, m := range c.memory {
+			if m.skipped != 0 {
+				rest = max(rest, m.skipped.add(w.timing.bound()))
+			}
 		}
 	}
 	if rest == w.rest || w.waited {
@@ -270,7 +272,7 @@ func (w *world) checkWish(leader *node) {
 	if p := leader.p; p != nil && p.polls() {
 		return
 	}
-	if want := w.coordinators[0].best(); w.mode.Uncoordinated == 0 && leader.name != want && w.coordinators[0].spared[leader.name] < w.now {
+	if want := w.coordinators[0].best(); w.mode.Uncoordinated == 0 && leader.name != want && w.coordinators[0].of(leader.name).spared < w.now {
 		w.violate(Prompt, "%s leads %v after the calm began; the coordinators would have %s", leader.name, w.now.since(w.calm), want)
 	}
 }

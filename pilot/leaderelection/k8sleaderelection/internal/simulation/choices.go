@@ -185,7 +185,10 @@ func (n *node) playHindered(h hindrance) {
 func (n *node) first() bool { return n == n.w.nodes[0] }
 
 // moves are the choices of an exploration, apart from the passing of time.
-var moves = []move{
+var moves = slices.Concat(nodeMoves, coordinatorMoves)
+
+// nodeMoves are choices in each world.
+var nodeMoves = []move{
 	{name: "store", effect: changes, count: func(n *node) int { return len(n.flying) }, do: (*node).serve, waits: func(n *node) bool {
 		return n.allCalls(func(c *call) bool { return c.late })
 	}},

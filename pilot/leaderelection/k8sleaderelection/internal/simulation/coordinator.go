@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -22,15 +23,32 @@ type coordinator struct {
 	seenAt  Time // last change of the record
 	busy    bool
 	turn    int  // number of the current timer
+	due     Time // of the current timer
 	paused  Time // it does nothing before
 	wish    string
-	named   string          // candidate that it named last
-	spared  map[string]Time // candidates that it does not name before
-	skipped map[string]Time // candidates that it does not prefer before
-	ignored int             // number of nominations that expired
-	failed  map[string]int  // number of times that a candidate did not acquire the lock
-	since   Time            // since when another candidate is preferred
-	calm    Time            // no other preference before
+	named   string // candidate that it named last
+	memory  []candidacy
+	ignored int  // number of nominations that expired
+	since   Time // since when another candidate is preferred
+	calm    Time // no other preference before
+}
+
+// candidacy is what a coordinator remembers of a candidate.
+type candidacy struct {
+	name    string
+	spared  Time // it is not named before
+	skipped Time // it is not preferred before
+	failed  int  // number of times that it did not acquire the lock
+}
+
+// of returns what the coordinator remembers of a candidate.
+func (c *coordinator) of(name string) *candidacy {
+	i := slices.IndexFunc(c.memory, func(m candidacy) bool { return m.name == name })
+	if i < 0 {
+		i = len(c.memory)
+		c.memory = append(c.memory, candidacy{name: name})
+	}
+	return &c.memory[i]
 }
 
 func (w *world) addCoordinators() {
@@ -38,7 +56,7 @@ func (w *world) addCoordinators() {
 		return
 	}
 	for i := range 1 + w.rng.IntN(2) {
-		c := &coordinator{w: w, id: i, clock: 1.05, spared: map[string]Time{}, skipped: map[string]Time{}, failed: map[string]int{}}
+		c := &coordinator{w: w, id: i, clock: 1.05}
 		if w.chance(w.mode.WrongClock) {
 			c.clock = 0.1 + 0.9*w.rng.Float64()
 		}
@@ -102,7 +120,7 @@ func (c *coordinator) best() string {
 	})
 	for _, n := range all {
 		there := n.p != nil && !n.p.unfit && !n.p.cfg.BackingOff(&n.p.s, n.p.now().Mono) && !n.p.s.Stopping && n.coordinated()
-		if w.now < c.spared[n.name] || n.retired {
+		if w.now < c.of(n.name).spared || n.retired {
 			continue
 		}
 		if there || w.faulty() && w.chance(w.mode.Net/4) { // it was available a moment ago
@@ -131,12 +149,13 @@ func (c *coordinator) sees(v view) {
 	c.look()
 }
 
-func (c *coordinator) spare(who string) { c.spared[who] = c.pauseFor(who) }
+func (c *coordinator) spare(who string) { c.of(who).spared = c.pauseFor(who) }
 
 // pauseFor returns the end of the pause for a candidate that did not acquire the lock. Each pause is twice as long.
 func (c *coordinator) pauseFor(who string) Time {
-	c.failed[who]++
-	return c.w.now.add(electionDuration << min(c.failed[who], 6))
+	m := c.of(who)
+	m.failed = min(m.failed+1, 6)
+	return c.w.now.add(electionDuration << m.failed)
 }
 
 // look decides on a write and plans the next look.
@@ -144,7 +163,9 @@ func (c *coordinator) look() {
 	w := c.w
 	c.turn++
 	turn := c.turn
+	c.due = w.now.add(electionDuration)
 	again := func(d time.Duration) {
+		c.due = min(c.due, w.now.add(d))
 		w.after(d, func() {
 			if c.turn == turn {
 				c.look()
@@ -183,11 +204,11 @@ func (c *coordinator) look() {
 		c.named = best
 	case s.Preferred != "" && (s.Record.Holder == best || w.now > c.since.add(electionDuration)):
 		if s.Record.Holder != best {
-			c.skipped[best] = c.pauseFor(best) // it did not acquire the lock
+			c.of(best).skipped = c.pauseFor(best) // it did not acquire the lock
 		}
 		s.Preferred = ""
 		c.calm = w.now.add(electionDuration)
-	case s.Record.Holder != best && s.Preferred != best && w.now >= max(c.calm, c.skipped[best]):
+	case s.Record.Holder != best && s.Preferred != best && w.now >= max(c.calm, c.of(best).skipped):
 		s.Preferred = best
 		c.calm = w.now.add(electionDuration)
 	default:
@@ -213,6 +234,14 @@ func (c *coordinator) put(next view) {
 			}
 		})
 	}
+	if w.choosing.on {
+		if c.busy = false; !w.store.accepts(base) {
+			c.sees(w.store.now)
+			return
+		}
+		w.store.coordinate(next)
+		return
+	}
 	free(w.timing.retry)
 	there := w.latency(w.timing.retry)
 	if w.lost() {
@@ -222,7 +251,7 @@ func (c *coordinator) put(next view) {
 		if w.now < w.apiDown {
 			return
 		}
-		if now := w.store.now; now.snap.Exists != base.Exists || base.Exists && (now.snap.Version != base.Version || now.snap.UID != base.UID) {
+		if !w.store.accepts(base) {
 			w.after(w.within(5*time.Millisecond), func() { c.sees(w.store.now) })
 			free(20 * time.Millisecond)
 			return
@@ -271,4 +300,75 @@ func isNominated(s core.Snapshot) bool {
 	return s.Exists && s.Content == record.Readable && s.Record.Holder != "" && n.Identity == s.Record.Holder &&
 		n.Transitions == s.Record.Transitions && s.Record.Renewed == s.Record.Acquired &&
 		(n.Uncounted || !names(s.Annotations.Marker, s.Record))
+}
+
+// coordinatorMoves are the choices of an exploration with a coordinator. They are moves of the first node.
+var coordinatorMoves = []move{
+	{name: "coordinator looks", effect: changes, count: func(n *node) int { return may(n.first() && n.w.coordinatorDue()) }, do: func(n *node, _ int) {
+		n.w.coordinators[0].takeTurn()
+	}},
+	{name: "coordinator is there", count: if1(func(p *process) bool { return p.seen.absent && !p.w.uncoordinated() }), do: once(func(p *process) {
+		p.input(core.Input{Kind: core.Coordinator}, view{})
+	})},
+	{name: "coordinator is absent", when: atRest, count: if1(func(p *process) bool { return !p.seen.absent && p.w.uncoordinated() }), do: once(func(p *process) {
+		p.input(core.Input{Kind: core.Coordinator, Absent: true}, view{})
+	})},
+	{name: "coordinator returns", when: atRest, count: func(n *node) int {
+		return may(n.first() && len(n.w.coordinators) > 0 && n.w.uncoordinated())
+	}, do: func(n *node, _ int) {
+		c := n.w.coordinators[0]
+		c.paused, c.due = 0, n.w.now
+	}},
+	{name: "coordinator", when: fault, count: func(n *node) int {
+		return (2*len(n.w.nodes) + 2) * may(n.first() && len(n.w.coordinators) > 0)
+	}, do: func(n *node, kind int) { n.w.coordinators[0].fail(kind) }},
+}
+
+// fail causes a fault: a restart, a pause, or another wish, also with a clock by which the holder has expired.
+func (c *coordinator) fail(kind int) {
+	w := c.w
+	switch n := len(w.nodes); {
+	case kind < 2*n:
+		c.wish, c.clock = w.nodes[kind/2].name, float64(kind%2)
+		c.takeTurn()
+		c.clock = 1
+	case kind == 2*n:
+		*c = coordinator{w: w, clock: 1, due: w.now, wish: c.wish}
+	default:
+		c.paused = math.MaxInt64
+	}
+}
+
+func (c *coordinator) behind() bool { return c.seen.snap.Version < c.w.store.now.snap.Version }
+
+// coordinatorDue reports whether the coordinator of an exploration has a turn before time passes.
+func (w *world) coordinatorDue() bool {
+	return len(w.coordinators) > 0 && !w.uncoordinated() && (w.coordinators[0].behind() || w.coordinators[0].due <= w.now)
+}
+
+func (c *coordinator) takeTurn() {
+	if c.behind() {
+		c.sees(c.w.store.now)
+	} else {
+		c.look()
+	}
+}
+
+// uncoordinated reports whether no coordinator acts in a coordinated election.
+func (w *world) uncoordinated() bool {
+	return w.mode.Coordinated && (len(w.coordinators) == 0 || w.now < w.coordinators[0].paused)
+}
+
+// canonical removes what is not read in this state.
+func (c *coordinator) canonical() {
+	if s := &c.seen.snap; c.w.now >= c.seenAt.add(s.Record.Lease) || s.Record.Holder == "" {
+		c.seenAt = 0
+	}
+	if c.seen.snap.Preferred == "" {
+		c.since = 0
+	}
+	if !c.behind() {
+		c.seen = view{}
+	}
+	c.ignored %= 4
 }

@@ -20,10 +20,14 @@ type Bounds struct {
 	Keys    []string // revisions of the processes; the first is the default, if they differ
 	Witness bool     // each node has a witness
 	Peer    bool     // the last process is an istiod
-	Settled bool     // a leader exists at the beginning; otherwise all processes start
-	Faults  []string // of a schedule, at most 8. Each is possible once
-	Bug     *Bug     // optional
-	Whole   bool     // without the reduction of reduce.go
+	// Coordinated: a coordinator names the leader.
+	Coordinated bool
+	Removed     bool     // the coordinator is gone
+	Mixed       bool     // the last process is not coordinated
+	Settled     bool     // a leader exists at the beginning; otherwise all processes start
+	Faults      []string // of a schedule, at most 8. Each is possible once
+	Bug         *Bug     // optional
+	Whole       bool     // without the reduction of reduce.go
 	// Calm is the share of states from which the calm continuation is played: one of this number, and the first ones. 0: none.
 	Calm uint64
 	// States is the largest number of states. An exploration that reaches it is not exhausted.
@@ -32,11 +36,11 @@ type Bounds struct {
 	Limit time.Duration
 }
 
-// FaultKinds returns the names of all faults.
-func FaultKinds() []string {
+// FaultKinds returns the names of the faults that are possible in the world.
+func (b *Bounds) FaultKinds() []string {
 	var names []string
 	for _, m := range moves {
-		if m.when == fault {
+		if m.when == fault && !(b.Peer && (m.name == "edit" || m.name == "forge")) && (b.Coordinated && !b.Removed || m.name != "coordinator") {
 			names = append(names, m.name)
 		}
 	}
@@ -95,7 +99,7 @@ func (b *Bounds) orders(begin ...int) [][]int {
 // equal reports whether two nodes are equal at the beginning.
 func (b *Bounds) equal(n, m int) bool {
 	last := len(b.Keys) - 1
-	return b.Keys[n] == b.Keys[m] && (!b.Peer || n != last && m != last || n == m)
+	return n == m || !b.Coordinated && b.Keys[n] == b.Keys[m] && (!b.Peer || n != last && m != last)
 }
 
 // smallTiming has the durations of an exploration in ticks.
@@ -109,6 +113,12 @@ func (b *Bounds) first(recorded scenarios) *world {
 	m := Mode{Ranked: b.ranked(), Edits: 1, Pauses: 1, Stops: 1, Cuts: 1, Orders: 1, Unfits: 1, Forgers: 1, Net: 0.1, Drop: 0.1, Late: 0.1, Fail: 0.1, Lag: 0.1}
 	if b.Peer {
 		m.Peers = 1
+	}
+	if m.Coordinated = b.Coordinated; m.Coordinated {
+		m.Silences, m.Removed = 1, b.Removed
+	}
+	if b.Mixed {
+		m.Uncoordinated = 0.5
 	}
 	w := &world{Options: Options{Bug: b.Bug}, rng: noRandom, mode: m, timing: smallTiming, forgery: forgeries}
 	w.choosing = choosing{on: true, bounds: b, recorded: recorded}
@@ -127,10 +137,14 @@ func (b *Bounds) first(recorded scenarios) *world {
 			n.kind = istiod
 		}
 		n.key, n.witnessed = key, b.Witness
+		n.uncoordinated = b.Mixed && i == len(b.Keys)-1
 		n.clocks = &clocks{rate: 1, monoZero: int64(time.Hour), bootZero: int64(2 * time.Hour), hasBoot: true, asleepAt: -1, wallZero: 1_780_000_000e9}
 		n.start()
 	}
-	for b.Settled && w.now < began.add(4*w.timing.lease) {
+	if b.Coordinated && !b.Removed {
+		w.coordinators = []*coordinator{{w: w, clock: 1, due: w.now}}
+	}
+	for b.Settled && w.now < began.add(8*w.timing.lease) {
 		w.choose(w.choices()[0])
 	}
 	w.choosing.left, w.choosing.path = 1<<len(b.Faults)-1, nil

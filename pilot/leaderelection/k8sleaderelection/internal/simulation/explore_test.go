@@ -21,6 +21,10 @@ var small = []struct {
 	{"three processes of two revisions", Bounds{Keys: []string{"stable", "canary", "canary"}, Settled: true}},
 	{"a process and an istiod", Bounds{Keys: []string{"stable", "canary"}, Peer: true, Settled: true}},
 	{"two processes and an istiod", Bounds{Keys: []string{"stable", "canary", "canary"}, Peer: true, Settled: true}},
+	{"two revisions with a coordinator", Bounds{Keys: []string{"stable", "canary"}, Coordinated: true, Settled: true}},
+	{"two revisions without their coordinator", Bounds{Keys: []string{"stable", "canary"}, Coordinated: true, Removed: true, Settled: true}},
+	{"a process with a coordinator, one without", Bounds{Keys: []string{"stable", "stable"}, Coordinated: true, Mixed: true, Settled: true}},
+	{"three processes with a coordinator", Bounds{Keys: []string{"stable", "canary", "canary"}, Coordinated: true, Settled: true}},
 	{"two equal processes that start", Bounds{Keys: []string{"stable", "stable"}}},
 	{"two revisions that start", Bounds{Keys: []string{"stable", "canary"}}},
 }
@@ -50,9 +54,7 @@ func TestExplore(t *testing.T) {
 				break
 			}
 			exhausted, all := 0, uint64(0)
-			sets := slices.DeleteFunc(together(faults), func(kinds []string) bool {
-				return w.Peer && (slices.Contains(kinds, "edit") || slices.Contains(kinds, "forge"))
-			})
+			sets := w.together(faults)
 			for _, kinds := range sets {
 				b := w.Bounds
 				b.Faults, b.States = kinds, states
@@ -72,12 +74,12 @@ func TestExplore(t *testing.T) {
 }
 
 // together returns the sets of kinds that schedules with this number of faults have.
-func together(faults int) [][]string {
+func (b *Bounds) together(faults int) [][]string {
 	sets := [][]string{{}}
 	for range faults {
 		var longer [][]string
 		for _, set := range sets {
-			for _, kind := range FaultKinds() {
+			for _, kind := range b.FaultKinds() {
 				if len(set) == 0 || set[len(set)-1] <= kind {
 					longer = append(longer, append(slices.Clip(set), kind))
 				}
@@ -92,7 +94,7 @@ func together(faults int) [][]string {
 // them.
 func TestExplore_EqualFutures(t *testing.T) {
 	for _, w := range small {
-		for _, kind := range FaultKinds() {
+		for _, kind := range w.FaultKinds() {
 			b := w.Bounds
 			b.Faults = []string{kind}
 			compareFutures(t, w.name+", "+kind, &b, 300)
@@ -135,8 +137,8 @@ func compareFutures(t *testing.T, name string, b *Bounds, most int) {
 // TestExplore_Reduced shows that an exploration without the orders that reduce leaves out reaches the same worlds in which time passes
 // and the same violations, also with planted bugs.
 func TestExplore_Reduced(t *testing.T) {
-	for _, w := range small[:2] {
-		for _, kind := range FaultKinds() {
+	for _, w := range slices.Concat(small[:2], small[7:8]) {
+		for _, kind := range w.FaultKinds() {
 			b := w.Bounds
 			b.Faults = []string{kind}
 			compareReduced(t, w.name+", "+kind, &b)
@@ -144,6 +146,9 @@ func TestExplore_Reduced(t *testing.T) {
 		for _, bug := range AllBugs() {
 			b := w.Bounds
 			b.Bug, b.Faults = &bug, []string{"lose answer"}
+			if mode, _ := ModeNamed(bug.Mode); mode.Coordinated != b.Coordinated {
+				continue
+			}
 			compareReduced(t, w.name+", "+bug.Name, &b)
 		}
 	}
@@ -213,9 +218,8 @@ const (
 // unexplored are the modes and bugs that the bounds of explorations exclude.
 var unexplored = map[string]string{
 	"namesake": "a peer that restarts as another elector", "client-go": "client-go peers",
-	"coordinated": "coordinator", "coordinated-bad": "coordinator", "coordinated-mixed": "coordinator", "coordinator-gone": "coordinator",
 	"held": "second lock", "held-bad": "second lock", "slow": "slow answers", "slow-dead": "slow answers", "slow-bad": "slow answers", "herd": "many candidates",
-	"coordinator-removed": "coordinator", "strangers": "records with other leases", "external": "KeyComparisonFunc", "duplicates": "two processes of one name", "barred": "rejected writes", "lagging": "late watches",
+	"strangers": "records with other leases", "external": "KeyComparisonFunc", "duplicates": "two processes of one name", "barred": "rejected writes", "lagging": "late watches",
 	"double-lease": later, "nomination-needs-poll": later, "no-back-off": "calls within a second", "operator-refused": "checked by time",
 	"release-while-settling": many, "own-name-without-marker": many, "stops-retrying": many, "no-answer-while-draining": many,
 	"preempts-back": many, "forgets-stored-stamp": many, "renewal-needs-read": many, "witness-releases-settling": many,
@@ -228,7 +232,8 @@ var unexplored = map[string]string{
 // needs has the faults that show a bug. Other bugs are found without faults or with the first kinds.
 var needs = map[string][]string{
 	"leads-after-unknown-handover": {"flip", "unknown answer"}, "hold-ignored": {"operator", "flip"}, "witness-ignores-uid": {"kill", "delete"},
-	"settling-removes-marker": {"flip", "stop"}, "former-marker-ignored": {"flip", "stop"},
+	"settling-removes-marker": {"flip", "stop"}, "poll-shows-everything": {"kill", "coordinator"}, "named-without-settling": {"coordinator", "coordinator"},
+	"former-marker-ignored": {"flip", "stop"},
 }
 
 // TestExplore_PlantedBugs shows that explorations find violations. Without EXPLORE_STATES, it explores with the first bugs only.
@@ -238,7 +243,6 @@ func TestExplore_PlantedBugs(t *testing.T) {
 		if i == 7 && !all {
 			break
 		}
-		mode, _ := ModeNamed(bug.Mode)
 		why := unexplored[bug.Mode] + unexplored[bug.Name]
 		if !counted(bug.Check, true) {
 			why = "counts over time"
@@ -247,15 +251,22 @@ func TestExplore_PlantedBugs(t *testing.T) {
 			t.Logf("| %s | excluded: %s |", bug.Name, why)
 			continue
 		}
-		b := Bounds{Keys: []string{"stable", "stable"}, Witness: mode.Witness > 0, Bug: &bug, Calm: 50}
-		if mode.Ranked {
-			b.Keys[1] = "canary"
-		}
-		if b.Peer = mode.Peers > 0; b.Peer {
-			b.Keys = []string{"stable", "stable", "canary"}
-		}
-		findBug(t, b)
+		findBug(t, boundsOf(&bug))
 	}
+}
+
+// boundsOf returns the small world that is like the mode of a bug.
+func boundsOf(bug *Bug) Bounds {
+	mode, _ := ModeNamed(bug.Mode)
+	b := Bounds{Keys: []string{"stable", "stable"}, Witness: mode.Witness > 0, Bug: bug, Calm: 50}
+	if mode.Ranked {
+		b.Keys[1] = "canary"
+	}
+	b.Coordinated, b.Removed, b.Mixed = mode.Coordinated, mode.Removed, mode.Uncoordinated > 0
+	if b.Peer = mode.Peers > 0; b.Peer {
+		b.Keys = []string{"stable", "stable", "canary"}
+	}
+	return b
 }
 
 // bugStates is the largest number of states in which each planted bug must be found.
@@ -266,7 +277,7 @@ func findBug(t *testing.T, b Bounds) {
 	b.States = bugStates
 	took := time.Duration(0)
 	for _, b.Settled = range []bool{true, false} {
-		for _, b.Faults = range append([][]string{needs[b.Bug.Name]}, together(1)...) {
+		for _, b.Faults = range append([][]string{needs[b.Bug.Name]}, b.together(1)...) {
 			r := explore(t, b)
 			took += r.Took
 			if r.Schedule != "" {

@@ -49,7 +49,7 @@ const (
 
 // owned are the types that belong to one world.
 var owned = []reflect.Type{reflect.TypeFor[world](), reflect.TypeFor[node](), reflect.TypeFor[process](), reflect.TypeFor[term](), reflect.TypeFor[call](),
-	reflect.TypeFor[peer](), reflect.TypeFor[peerWork]()}
+	reflect.TypeFor[peer](), reflect.TypeFor[peerWork](), reflect.TypeFor[coordinator]()}
 
 // unread are fields that do not distinguish states: constants, sums of other fields, what the random runs use, what only the checks of
 // quiet, effort, reports, changes and prompt read, and what allows less while no clock is set back.
@@ -63,13 +63,14 @@ var unread = map[string]bool{
 	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
 	"Snapshot.Sum": true, "sight.sum": true, "witness.oustedKey": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,
 	"peer.id": true, "peer.key": true, "peer.n": true, "peer.turn": true, "peer.timing": true, "peer.serial": true,
-	"Displaced.ByEqual": true,
+	"Displaced.ByEqual": true, "coordinator.id": true, "coordinator.turn": true,
 }
 
 // deadlines are times that are compared with now only.
 var deadlines = map[string]bool{
 	"State.SyncBy": true, "Claim.SyncBy": true, "Sight.PollAt": true, "Effort.Next": true, "Requests.NotBefore": true, "BackOff.CoolDown": true,
 	"BackOff.Until": true, "peer.due": true, "peer.roundEnds": true, "Displaced.NotBefore": true, "schedule.wake": true, "schedule.until": true,
+	"coordinator.due": true, "coordinator.paused": true, "coordinator.calm": true, "candidacy.spared": true, "candidacy.skipped": true,
 }
 
 // versions are numbers of changes of the store.
@@ -90,6 +91,8 @@ var timeType = reflect.TypeFor[Time]()
 
 var processShape, viewShape, termShape, callShape, peerShape = shapes[owned[2]], shapes[reflect.TypeFor[view]()], shapes[owned[3]], shapes[owned[4]],
 	shapes[owned[5]]
+
+var coordinatorShape = shapes[owned[7]]
 
 func shapeOf(all map[reflect.Type]*shape, t reflect.Type) *shape {
 	if s := all[t]; s != nil {
@@ -227,7 +230,13 @@ type fingerprinter struct {
 }
 
 // far is the distance from now at which all times are equal.
-func (w *world) far() int64 { return int64(2*w.timing.lease + 2*time.Second) }
+func (w *world) far() int64 {
+	leases := 2
+	if w.mode.Coordinated {
+		leases = 5 // a candidate waits for a coordinator
+	}
+	return int64(time.Duration(leases)*w.timing.lease + 2*time.Second)
+}
 
 // fingerprint returns the same number for worlds that differ only in their time, in the numbers of versions, and in the names of
 // processes with equal keys.
@@ -279,6 +288,11 @@ func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
 		f.node(w.nodes[n])
 	}
 	f.parts(viewShape, unsafe.Pointer(&w.store.now))
+	for _, c := range w.coordinators {
+		like := *c
+		like.canonical()
+		f.parts(coordinatorShape, unsafe.Pointer(&like))
+	}
 	f.number(uint64(w.choosing.left))
 	if w.choosing.fault("delete") >= 0 {
 		f.number(uint64(w.store.now.snap.Record.Transitions))

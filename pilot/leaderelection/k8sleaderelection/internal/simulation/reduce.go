@@ -72,8 +72,8 @@ func (w *world) effectOf(c choice) effect {
 // reduce returns the choices that represent all, or all. The nodes have an order that does not depend on their names.
 func (w *world) reduce(all []choice, order []int) []choice {
 	last := all[len(all)-1]
-	if w.choosing.left > 0 || last.move < 0 || last.node == all[0].node {
-		return all // faults of one node affect the others, or the time may pass
+	if w.choosing.left > 0 || last.move < 0 || last.node == all[0].node || w.coordinatorDue() {
+		return all // faults of one node and a coordinator affect the others, or the time may pass
 	}
 	for _, i := range order {
 		own := slices.DeleteFunc(slices.Clone(all), func(c choice) bool { return int(c.node) != i })

@@ -260,10 +260,7 @@ func (w *world) beginCalm() {
 	w.happened(3)
 	w.resumeRank()
 	for _, c := range w.coordinators {
-		c.paused, c.clock = 0, 1.05
-		clear(c.spared)
-		clear(c.skipped)
-		clear(c.failed)
+		c.paused, c.clock, c.memory = 0, 1.05, nil
 		w.after(w.within(time.Second), c.look)
 	}
 	if len(w.coordinators) > 0 {
