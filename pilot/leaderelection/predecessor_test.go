@@ -162,25 +162,6 @@ func TestPredecessor_ReadFails(t *testing.T) {
 	})
 }
 
-// Candidates of two revisions acquire the old lock one after the other, and then work at the same time.
-func TestPredecessor_TwoRevisions(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		old := s.oldReplica(t, "old")
-		passes(time.Second)
-		stable := s.newReplica(t, "stable-1")
-		canary := s.newReplica(t, "canary-1", func(c *Config) {
-			c.Revision = "canary"
-			c.ElectionID = "new-of-canary"
-		})
-		passes(2 * playLease)
-		old.Stop(t)
-		passes(2 * playRetry)
-		if !stable.Live() || !canary.Live() {
-			t.Errorf("stable works %v, canary works %v", stable.Live(), canary.Live())
-		}
-	})
-}
-
 func TestPredecessor_Validate(t *testing.T) {
 	for name, x := range map[string]struct {
 		p      Predecessor

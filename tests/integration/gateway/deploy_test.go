@@ -59,51 +59,6 @@ func (p *plane) replicas(name string) int64 {
 	return n
 }
 
-// ports waits until the Service of Gateway web and its Pods have a port.
-func (p *plane) ports(port int64) {
-	p.Helper()
-	p.until(fmt.Sprintf("Gateway web is deployed with port %d", port), func() bool {
-		service, err := p.admin.Kube().CoreV1().Services(p.home).Get(p.Context(), "web-istio", metav1.GetOptions{})
-		harness.Must(p.T, err)
-		args, _, _ := unstructured.NestedSlice(p.get(gatewaydeploy.Deployment, "web-istio").Object, "spec", "template", "spec", "containers")
-		return len(service.Spec.Ports) == 2 && int64(service.Spec.Ports[1].Port) == port && strings.Contains(fmt.Sprint(args), fmt.Sprint(port))
-	})
-}
-
-// A change is applied with few writes. Fields of other clients stay, and a field or object of the controller is restored.
-func TestDeploy_Changes(t *testing.T) {
-	p := newPlane(t)
-	a := p.serve("a", p.identity("a"))
-	p.gateway(p.home, "web")
-	p.exist(true, "web-istio", workload...)
-	p.patch(gatewaydeploy.Service.Resource(), p.home, "web-istio", `{"metadata":{"annotations":{"other":"value"}}}`)
-	p.patch(gatewaydeploy.Deployment.Resource(), p.home, "web-istio", `{"spec":{"replicas":3}}`)
-	for _, port := range []int64{9090, 9091} {
-		p.patch(gatewaysResource, p.home, "web", fmt.Sprintf(`{"spec":{"listeners":[{"name":"http","port":%d,"protocol":"HTTP"}]}}`, port))
-		p.ports(port)
-	}
-	if got := p.get(gatewaydeploy.Service, "web-istio").GetAnnotations()["other"]; got != "value" {
-		t.Errorf("annotation of another client is %q", got)
-	}
-	if n := p.replicas("web-istio"); n != 3 {
-		t.Errorf("replicas of another client: %d", n)
-	}
-	a.End() // all writes are recorded
-	for _, path := range []string{"/services/web-istio 200", "/deployments/web-istio 200"} {
-		if n := a.Sent.Count("PATCH", path); n != 3 { // the first change also claims the fields of the create
-			t.Errorf("%d writes to %s:\n%s", n, path, a.Sent)
-		}
-	}
-	p.serve("b", p.identity("b"))
-	p.patch(gatewaydeploy.Service.Resource(), p.home, "web-istio", `{"spec":{"type":"NodePort"}}`)
-	p.until("LoadBalancer again", func() bool {
-		kind, _, _ := unstructured.NestedString(p.get(gatewaydeploy.Service, "web-istio").Object, "spec", "type")
-		return kind == "LoadBalancer"
-	})
-	harness.Must(p.T, p.admin.Kube().CoreV1().ServiceAccounts(p.home).Delete(t.Context(), "web-istio", metav1.DeleteOptions{}))
-	p.exist(true, "web-istio", gatewaydeploy.ServiceAccount)
-}
-
 // The API server rejects an apply with the UID and resourceVersion of a deleted object. The controller relies on it: its apply creates
 // no object.
 func TestApply_OfDeletedObject(t *testing.T) {
@@ -138,6 +93,7 @@ func TestApply_OfDeletedObject(t *testing.T) {
 }
 
 // Istio's autoscaler and budget are implemented, and a NetworkPolicy by the setting of the server. An unknown key is an Event and a condition.
+// Fields of other clients stay, and a field of the controller is restored.
 func TestParameters_OfIstio(t *testing.T) {
 	p := newPlane(t)
 	p.config.GatewayObjects = []string{"networkPolicy"}
@@ -148,7 +104,7 @@ func TestParameters_OfIstio(t *testing.T) {
 	})
 	p.gateway(p.home, "sized", parameters("sized"))
 	p.exist(true, "sized-istio", gatewaydeploy.Kinds...)
-	p.condition(p.ofGateway("sized"), "Accepted", "True/Accepted", `ignoring 1 unknown keys, such as "typo"`)
+	p.condition("sized", "Accepted", "True/Accepted", `ignoring 1 unknown keys, such as "typo"`)
 	p.until("an Event reports the unknown key", func() bool {
 		events, err := p.admin.Kube().CoreV1().Events(p.home).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=sized,reason=UnknownParameter"})
 		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, "typo")
@@ -161,6 +117,14 @@ func TestParameters_OfIstio(t *testing.T) {
 	})
 	if n := p.replicas("sized-istio"); n != 4 {
 		t.Errorf("%d replicas", n)
+	}
+	p.patch(gatewaydeploy.Service.Resource(), p.home, "sized-istio", `{"metadata":{"annotations":{"other":"value"}},"spec":{"type":"NodePort"}}`)
+	p.until("the Service is a LoadBalancer again", func() bool {
+		kind, _, _ := unstructured.NestedString(p.get(gatewaydeploy.Service, "sized-istio").Object, "spec", "type")
+		return kind == "LoadBalancer"
+	})
+	if got := p.get(gatewaydeploy.Service, "sized-istio").GetAnnotations()["other"]; got != "value" {
+		t.Errorf("annotation of another client is %q", got)
 	}
 	p.patch(configMaps, p.home, "sized", `{"data":{"horizontalPodAutoscaler":null}}`)
 	p.exist(false, "sized-istio", gatewaydeploy.Autoscaler)
