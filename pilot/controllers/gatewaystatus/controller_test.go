@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -420,6 +421,33 @@ func TestReconcile_ObsoleteEntry(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A kind of route that the API server does not serve is not supported, until it is served.
+func TestReconcile_KindNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		changed("gw", func(o *gateway.Gateway) {
+			o.Spec.Listeners[0].Protocol, o.Spec.Listeners[0].TLS = gateway.TCPProtocolType, nil
+		})(s)
+		var served atomic.Bool
+		s.OnRead(func(r apiserver.Request) apiserver.Fault {
+			if r.Resource == "tcproutes" && !served.Load() {
+				return apiserver.Fault{Err: apierrors.NewNotFound(schema.GroupResource{}, "")}
+			}
+			return apiserver.Fault{}
+		})
+		s.run(Config{}, func() {
+			for _, want := range []string{"False/UnsupportedProtocol", "True/Accepted"} {
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if got := state(s.gateway().Status.Listeners[0].Conditions, "Accepted"); got != want {
+					t.Errorf("the listener is %s, want %s", got, want)
+				}
+				served.Store(true)
+			}
+		})
+	})
 }
 
 func TestReconcile_StatusFull(t *testing.T) {

@@ -93,7 +93,7 @@ func TestApply_OfDeletedObject(t *testing.T) {
 }
 
 // Istio's autoscaler and budget are implemented, and a NetworkPolicy by the setting of the server. An unknown key is an Event and a condition.
-// Fields of other clients stay, and a field of the controller is restored.
+// Fields of other clients stay, and a field or object of the controller is restored.
 func TestParameters_OfIstio(t *testing.T) {
 	p := newPlane(t)
 	p.config.GatewayObjects = []string{"networkPolicy"}
@@ -126,6 +126,8 @@ func TestParameters_OfIstio(t *testing.T) {
 	if got := p.get(gatewaydeploy.Service, "sized-istio").GetAnnotations()["other"]; got != "value" {
 		t.Errorf("annotation of another client is %q", got)
 	}
+	harness.Must(p.T, p.admin.Kube().CoreV1().ServiceAccounts(p.home).Delete(t.Context(), "sized-istio", metav1.DeleteOptions{}))
+	p.exist(true, "sized-istio", gatewaydeploy.ServiceAccount)
 	p.patch(configMaps, p.home, "sized", `{"data":{"horizontalPodAutoscaler":null}}`)
 	p.exist(false, "sized-istio", gatewaydeploy.Autoscaler)
 	p.exist(true, "sized-istio", gatewaydeploy.Budget)
