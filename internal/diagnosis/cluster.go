@@ -24,7 +24,10 @@ func (in *Input) locks() (found []Finding) {
 			if e.State == inspect.Unreadable && Ours(e) {
 				continue // the cause of an election without a leader
 			}
-			found = append(found, Finding{Severity: Problem, Elections: []string{id(e)}, Cause: what, Command: in.command("explain", e)})
+			found = append(found, Finding{
+				Severity: Problem, Elections: []string{id(e)}, Cause: what, Advice: "Only its candidates can fix this: all need one readable lock of the same type.",
+				Command: in.command("explain", e),
+			})
 		}
 	}
 	return orWell(found, in.Unread["locks"] == nil, "elections: %d; each has one readable lock", len(in.Elections))
@@ -146,21 +149,34 @@ func (in *Input) defaultRevision() []Finding {
 		}
 	case led:
 		f = well("the default revision is %s", tag)
-	case !runs && len(in.Members) > 0:
-		for _, namespace := range slices.Sorted(maps.Keys(in.Pods)) {
-			if f = in.crashOf(namespace, tag); f.Cause != "" {
-				f.Severity, f.Elections = Problem, others
-				f.Effect = "does not have the default revision " + tag + ", which no live process runs"
-				return []Finding{f}
-			}
+	case runs && ledBy >= 0:
+		e := in.Elections[ledBy]
+		e.Candidates = slices.DeleteFunc(slices.Clone(e.Candidates), func(c inspect.Candidate) bool { return c.Revision() != tag })
+		if !e.Replaceable() {
+			f = in.obstruction(e)
+			f.Severity, f.Elections, f.Effect = Warning, others, "does not have the default revision "+tag
 		}
-		f = Finding{Severity: Problem, Cause: fmt.Sprintf("the default revision is %s, but no live process runs it", tag)}
-		if ledBy >= 0 {
+	case !runs && len(in.Members) > 0:
+		f = in.stoppedRevision(tag)
+		f.Severity, f.Elections = Problem, others
+		if f.Command == "" && ledBy >= 0 {
 			f.Advice = "Start its pods, or make the revision of the leaders the default."
 			f.Command = in.Tool + " default set" + in.at() + " " + in.Elections[ledBy].Revision
 		}
 	}
 	return []Finding{f}
+}
+
+// stoppedRevision returns why no live process runs the default revision.
+func (in *Input) stoppedRevision(tag string) Finding {
+	cause := fmt.Sprintf("the default revision is %s, but no live process runs it", tag)
+	for _, namespace := range slices.Sorted(maps.Keys(in.Pods)) {
+		if f := in.crashOf(namespace, tag); f.Cause != "" {
+			f.Cause = cause + ": " + f.Cause
+			return f
+		}
+	}
+	return Finding{Cause: cause}
 }
 
 // differ returns a finding if the webhook of the default tag and the validator have different revisions.

@@ -22,6 +22,9 @@ func (in *Input) unchosen(e inspect.Election) Finding {
 	})
 	lease := fmt.Sprintf("Lease %s/%s", e.Namespace, leaderelection.Coordinator)
 	switch {
+	case e.Process != nil:
+		f.Advice, f.Command = "Only doctor reads the Lease of the coordinator.", in.doctor(e)
+		return f
 	case lock >= 0 && in.Elections[lock].Led():
 		o := in.Elections[lock]
 		f.Cause += ", although " + o.Holder + " holds " + lease

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -72,6 +73,21 @@ func (f Finding) String() string {
 	return subject + " " + effect + ": " + f.Cause
 }
 
+// Line returns the severity and the text, as the first line of each tool.
+func (f Finding) Line() string {
+	return strings.ToUpper(string(f.Severity[:1])) + string(f.Severity[1:]) + ": " + f.String()
+}
+
+// Problems returns the number of problems. The exit code of doctor is not 0 if there is one.
+func Problems(findings []Finding) (n int) {
+	for _, f := range findings {
+		if f.Severity == Problem {
+			n++
+		}
+	}
+	return n
+}
+
 // Of returns the findings about an election, for this election only.
 func Of(e inspect.Election, findings []Finding) (of []Finding) {
 	for _, f := range findings {
@@ -101,6 +117,8 @@ type Input struct {
 	Members map[string]bool
 	// Pods has the pods of the namespaces that were read.
 	Pods map[string][]corev1.Pod
+	// Deployments are the Deployments of the namespaces. They are read if an election has no leader.
+	Deployments []appsv1.Deployment
 	// Spaces are the namespaces of the elections.
 	Spaces []corev1.Namespace
 	// Deletions are the deletions of the lock of an election (namespace/name).
@@ -145,6 +163,17 @@ func (in *Input) Namespaces() []string {
 	all := sets.New[string]()
 	for _, e := range in.Elections {
 		all.Insert(e.Namespace)
+	}
+	return sets.List(all)
+}
+
+// Leaderless returns the namespaces with an election without a leader.
+func (in *Input) Leaderless() []string {
+	all := sets.New[string]()
+	for _, e := range in.Elections {
+		if Ours(e) && !e.Led() {
+			all.Insert(e.Namespace)
+		}
 	}
 	return sets.List(all)
 }

@@ -1,13 +1,16 @@
 package diagnosis
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,18 +19,26 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 const home = "istio-system"
 
 // plane is an installation: two elections, and pods that run.
-type plane struct{ Input }
+type plane struct {
+	Input
+	// known is the default revision as the process of the page observes it.
+	known k8sleaderelection.DefaultRevision
+	// selfTest is the last result of the fence's self-test in this process.
+	selfTest *fence.State
+}
 
 // newPlane returns a healthy installation: canary is the default revision, pilot-canary-1 leads, and each candidate has a witness.
 func newPlane() *plane {
-	p := &plane{Input{
+	p := &plane{Input: Input{
 		Tool: "electionctl", Namespace: home, Members: map[string]bool{home: true}, Pods: map[string][]corev1.Pod{home: {}},
 		Tags: &Tags{Default: "canary"}, Claims: map[string][]tagging.Claim{home: {}}, Clock: &Clock{}, Ahead: map[string]time.Duration{},
 		Locks: []inspect.Lock{}, Schemas: schemas("leader-election"), Levels: []flowcontrolv1.PriorityLevelConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "leader-election"}}}, Unread: map[string]error{},
@@ -122,12 +133,20 @@ func (p *plane) fence(helm bool, accounts ...string) {
 	if helm {
 		repair = "helm upgrade canary pilot --namespace istio-system --reset-then-reuse-values"
 	}
-	f := &Fence{Sets: []install.Discovered{{Name: "release", Repair: repair}}, Bindings: map[string]admissionv1.ValidatingAdmissionPolicyBinding{}}
+	var all []fence.Declaration
 	for _, e := range p.Elections {
 		d.Election = e.Name
-		f.Sets[0].Declarations = append(f.Sets[0].Declarations, d)
+		all = append(all, d)
 	}
-	p.Fence = f
+	set, err := fence.Render("release", all...)
+	if err != nil {
+		panic(err)
+	}
+	p.Fence = &Fence{Sets: []install.Discovered{{Name: "release", Repair: repair, Declarations: all, Set: set}}, Bindings: map[string]admissionv1.ValidatingAdmissionPolicyBinding{}}
+	for _, pair := range set.All() {
+		p.Fence.Policies = append(p.Fence.Policies, *pair.Policy)
+		p.Fence.Bindings[pair.Name()] = *pair.Binding
+	}
 }
 
 const upgrade = "helm upgrade canary pilot --namespace istio-system --reset-then-reuse-values"
@@ -150,6 +169,41 @@ func (p *plane) delete() {
 	p.Deletions = map[string]Deletions{home + "/istio-leader": {Count: 42, Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}}
 }
 
+// stop ends all pods and their member Leases. Their Deployments have a number of replicas and conditions.
+func (p *plane) stop(replicas int32, conditions ...appsv1.DeploymentCondition) {
+	p.free()
+	p.Pods[home], p.Candidates = []corev1.Pod{}, nil
+	p.elections(func(e *inspect.Election) { e.Candidates = nil })
+	for _, revision := range []string{"stable", "canary"} {
+		d := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "pilot-" + revision}}
+		d.Spec.Replicas, d.Spec.Template.Labels, d.Status.Conditions = &replicas, map[string]string{tagging.Label: revision}, conditions
+		p.Deployments = append(p.Deployments, d)
+	}
+}
+
+// keep ends the processes after the first ones.
+func (p *plane) keep(n int) {
+	p.Pods[home] = p.Pods[home][:n]
+	p.elections(func(e *inspect.Election) { e.Candidates = e.Candidates[:n] })
+}
+
+// expire lets the leases expire.
+func (p *plane) expire() {
+	p.elections(func(e *inspect.Election) {
+		e.State, e.Idle, e.Renewed = inspect.Expired, 40*time.Second, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	})
+}
+
+// terminate deletes the namespace, which has an object with a finalizer.
+func (p *plane) terminate() {
+	now := metav1.Now()
+	p.Spaces[0].DeletionTimestamp = &now
+	p.Spaces[0].Status.Phase = corev1.NamespaceTerminating
+	p.Spaces[0].Status.Conditions = []corev1.NamespaceCondition{
+		{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances"},
+	}
+}
+
 // coordinate lets all candidates request a coordinator, which does not act.
 func (p *plane) coordinate(why string) {
 	p.candidates("pilot-", func(c *inspect.Candidate) { c.Strategy, c.Uncoordinated = "incumbent.dev/DefaultRevision", why })
@@ -164,6 +218,7 @@ func TestEmergencies(t *testing.T) {
 	const rights = "service account istio-system/pilot-canary has no permission to update leases in namespace istio-system"
 	const role = "kubectl -n istio-system create role pilot-canary-locks --verb=get,list,watch,create,update --resource=leases.coordination.k8s.io --dry-run=client -o yaml | kubectl -n istio-system apply -f - && " +
 		"kubectl -n istio-system create rolebinding pilot-canary-locks --role=pilot-canary-locks --serviceaccount=istio-system:pilot-canary --dry-run=client -o yaml | kubectl -n istio-system apply -f -"
+	const exclusion = `"!(request.namespace == \"istio-system\" && (request.name in [\"istio-leader\", \"istio-namespace-controller-election\"] || request.name.startsWith(\"incumbent-member-\")))"`
 	const many = "the server has received too many requests and has asked us to try again later"
 	const nothing = "renewals of service account istio-system/pilot-canary have FlowSchema renewals, whose priority level nothing has no share of the API server's concurrency"
 	const prioritize = `echo '{"apiVersion":"flowcontrol.apiserver.k8s.io/v1","kind":"FlowSchema","metadata":{"name":"renewals-istio-system-pilot-canary"},` +
@@ -186,7 +241,7 @@ func TestEmergencies(t *testing.T) {
 				p.crash("pilot-canary")
 				p.elections(func(e *inspect.Election) { e.Holder, e.Key, e.Revision = "pilot-stable-1", "stable", "stable" })
 			},
-			both + " do not have the default revision canary, which no live process runs: 2 of 2 pods of revision canary do not run: " + crashed, "",
+			both + ": the default revision is canary, but no live process runs it: 2 of 2 pods of revision canary do not run: " + crashed, "",
 			"kubectl -n istio-system logs pilot-canary-1 -c discovery --previous",
 		},
 		"rights on the locks revoked": {
@@ -236,7 +291,7 @@ func TestEmergencies(t *testing.T) {
 		},
 		"the policy that rejected a follower was removed": {
 			func(p *plane) {
-				p.fence(false, "istio-system/pilot-*")
+				p.fence(false, "istio-system/pilot-canary", "istio-system/pilot-stable")
 				p.candidates("pilot-canary-2", func(c *inspect.Candidate) {
 					c.Refused = "ValidatingAdmissionPolicy 'guard' with binding 'guard' denied request"
 				})
@@ -315,7 +370,7 @@ func TestEmergencies(t *testing.T) {
 		"the locks are excluded from the webhook": {
 			func(p *plane) {
 				p.candidates("pilot-", func(c *inspect.Candidate) { c.Refused = `admission webhook "deny.example.com" denied the request: no` })
-				p.Webhooks = []Webhook{{Name: "deny.example.com", Conditions: []admissionv1.MatchCondition{{Name: notElectionLocks, Expression: `!(request.name in ["istio-leader", "istio-namespace-controller-election"])`}}}}
+				p.Webhooks = []Webhook{{ValidatingWebhook: admissionv1.ValidatingWebhook{Name: "deny.example.com", MatchConditions: []admissionv1.MatchCondition{{Name: notElectionLocks, Expression: `!(request.name in ["istio-leader", "istio-namespace-controller-election"])`}}}}}
 			},
 			"", "", "",
 		},
@@ -337,7 +392,7 @@ func TestEmergencies(t *testing.T) {
 		"too many requests": {
 			func(p *plane) { p.free(); p.candidates("pilot-", func(c *inspect.Candidate) { c.Refused = many }) },
 			both + " have no leader: the API server answers 429 (too many requests) to service account istio-system/pilot-canary: renewals of service account istio-system/pilot-canary have FlowSchema renewals, priority level leader-election", "",
-			"kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels",
+			"kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'",
 		},
 		"too many requests, by a FlowSchema": {
 			func(p *plane) {
@@ -353,22 +408,20 @@ func TestEmergencies(t *testing.T) {
 				p.candidates("pilot-", func(c *inspect.Candidate) {
 					c.Refused = `admission webhook "deny.example.com" denied the request: no`
 				})
-				p.Webhooks = []Webhook{{Kind: "ValidatingWebhookConfiguration", Configuration: "strict", Index: 1, Name: "deny.example.com"}}
+				p.Webhooks = []Webhook{{"ValidatingWebhookConfiguration", "strict", 1, admissionv1.ValidatingWebhook{Name: "deny.example.com"}}}
 			},
 			both + ` have no leader: webhook deny.example.com of ValidatingWebhookConfiguration strict rejects the holder of the lock: denied the request: no`, "",
-			`kubectl patch validatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/1/matchConditions","value":[{"expression":` +
-				`"!(request.namespace == \"istio-system\" && request.name in [\"istio-leader\", \"istio-namespace-controller-election\"])","name":"not-election-locks"}]}]'`,
+			`kubectl patch validatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/1/matchConditions","value":[{"expression":` + exclusion + `,"name":"not-election-locks"}]}]'`,
 		},
 		"a webhook does not respond": {
 			func(p *plane) {
 				p.candidates("pilot-canary-1", func(c *inspect.Candidate) {
 					c.Refused = `failed calling webhook "deny.example.com": no endpoints available`
 				})
-				p.Webhooks = []Webhook{{Kind: "MutatingWebhookConfiguration", Configuration: "strict", Name: "deny.example.com", Conditions: []admissionv1.MatchCondition{{Name: "other"}}}}
+				p.Webhooks = []Webhook{{"MutatingWebhookConfiguration", "strict", 0, admissionv1.ValidatingWebhook{Name: "deny.example.com", MatchConditions: []admissionv1.MatchCondition{{Name: "other"}}}}}
 			},
 			both + ` will lose the leader: webhook deny.example.com of MutatingWebhookConfiguration strict rejects the holder of the lock: no endpoints available`, "",
-			`kubectl patch mutatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/0/matchConditions/-","value":{"expression":` +
-				`"!(request.namespace == \"istio-system\" && request.name in [\"istio-leader\", \"istio-namespace-controller-election\"])","name":"not-election-locks"}}]'`,
+			`kubectl patch mutatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/0/matchConditions/-","value":{"expression":` + exclusion + `,"name":"not-election-locks"}}]'`,
 		},
 		"clock ahead": {
 			func(p *plane) { p.Ahead["pilot-canary-1"] = 10 * time.Minute },
@@ -385,19 +438,14 @@ func TestEmergencies(t *testing.T) {
 			upgrade + " --set fence.mode=deny",
 		},
 		"the lock is deleted again and again, in spite of the fence": {
-			func(p *plane) { p.delete(); p.fence(false, "istio-system/pilot-*") },
+			func(p *plane) { p.delete(); p.fence(false, "istio-system/pilot-canary", "istio-system/pilot-stable") },
 			"istio-system/istio-leader loses its leaders: the lock lease/istio-leader was deleted under a leader 42 times since 2026-01-02T03:04:05Z, by a user that may delete policies, because the fence admits it", "",
-			"electionctl history -n istio-system istio-leader",
+			administrators,
 		},
 		"namespace is being deleted": {
 			func(p *plane) {
 				p.free()
-				now := metav1.Now()
-				p.Spaces[0].DeletionTimestamp = &now
-				p.Spaces[0].Status.Phase = corev1.NamespaceTerminating
-				p.Spaces[0].Status.Conditions = []corev1.NamespaceCondition{
-					{Type: corev1.NamespaceFinalizersRemaining, Status: corev1.ConditionTrue, Message: "Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances"},
-				}
+				p.terminate()
 			},
 			both + " have no leader: namespace istio-system is being deleted (Terminating): Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances", "",
 			"kubectl get namespace istio-system -o yaml",
@@ -440,13 +488,174 @@ func TestEmergencies(t *testing.T) {
 			func(p *plane) { p.coordinate(leaderelection.Unserved) },
 			both + " are not coordinated, although candidates request it: the API server does not serve LeaseCandidates", "", "",
 		},
+		"all replicas at 0": {
+			func(p *plane) { p.stop(0) },
+			both + " have no leader: Deployment pilot-canary has 0 replicas", "", "kubectl -n istio-system scale deployment/pilot-canary --replicas=2",
+		},
+		"a quota rejects the pods": {
+			func(p *plane) {
+				p.stop(2, appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: `pods "pilot-canary-x" is forbidden: exceeded quota: few`})
+			},
+			both + ` have no leader: Deployment pilot-canary cannot create pods: pods "pilot-canary-x" is forbidden: exceeded quota: few`, "", "kubectl -n istio-system describe deployment pilot-canary",
+		},
+		"a quota rejects the lock": {
+			func(p *plane) {
+				p.free()
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Refused = "leases is forbidden: exceeded quota: few" })
+			},
+			both + " have no leader: the API server rejects pilot-canary-1 as holder: leases is forbidden: exceeded quota: few", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"default revision without pods": {
+			func(p *plane) { p.Tags.Default = "ghost" },
+			both + ": the default revision is ghost, but no live process runs it", "", "electionctl default set -n istio-system canary",
+		},
+		"no default revision": {
+			func(p *plane) { p.Tags.Default = "" },
+			"no default revision: the first candidate leads, regardless of its revision", none, "",
+		},
+		"rights of the default revision revoked": {
+			func(p *plane) {
+				p.elections(func(e *inspect.Election) { e.Holder, e.Key, e.Revision = "pilot-stable-1", "stable", "stable" })
+				p.candidates("pilot-canary", func(c *inspect.Candidate) { c.Refused = forbidden })
+			},
+			both + " have a candidate that cannot lead: " + rights, "", role,
+		},
+		"default revision unfit": {
+			func(p *plane) {
+				p.elections(func(e *inspect.Election) { e.Holder, e.Key, e.Revision = "pilot-stable-1", "stable", "stable" })
+				p.candidates("pilot-canary", func(c *inspect.Candidate) { c.Fit = false })
+			},
+			both + " do not have the default revision canary: other candidates: pilot-canary-1 (unfit), pilot-canary-2 (unfit)", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"run functions do not return": {
+			func(p *plane) {
+				p.Elections[0].Request = &record.Request{Identity: "pilot-canary-2", Accepted: true}
+			},
+			"istio-system/istio-leader: pilot-canary-1 accepted a handover to pilot-canary-2, and its run functions have not returned yet", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"no caches": {
+			func(p *plane) {
+				p.free()
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Warm = false })
+			},
+			both + " have no leader: free; candidates: pilot-canary-1 (not warm), pilot-canary-2 (not warm), pilot-stable-1 (not warm), pilot-stable-2 (not warm)", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"record unreadable": {
+			func(p *plane) {
+				p.free()
+				p.Elections[0].State, p.Elections[0].Problems = inspect.Unreadable, []string{"record of the lock is unreadable: EOF; candidates replace it after a lease duration"}
+			},
+			"istio-system/istio-leader has no leader: record of the lock is unreadable: EOF; candidates replace it after a lease duration", "", "electionctl watch -n istio-system istio-leader",
+		},
+		"another program holds the lock": {
+			func(p *plane) {
+				e := &p.Elections[0]
+				e.State, e.Holder, e.Key, e.Revision, e.Program, e.HandsOver = inspect.Holds, "laptop", "", "", "", false
+			},
+			"istio-system/istio-leader has a holder of another program: laptop is neither a pod of the namespace nor a candidate with a member Lease", "",
+			"electionctl explain -n istio-system istio-leader --observe 31s",
+		},
+		"locks of two types": {
+			func(p *plane) {
+				e := p.Elections[0]
+				e.Lock, e.Holder = inspect.ConfigMap, "pilot-stable-1"
+				p.Elections[0].Problems = []string{"the ConfigMap has the holder pilot-stable-1 and the Lease has the holder pilot-canary-1"}
+				e.Problems = p.Elections[0].Problems
+				p.Elections = append(p.Elections, e)
+			},
+			"istio-system/istio-leader: the ConfigMap has the holder pilot-stable-1 and the Lease has the holder pilot-canary-1", "", "electionctl explain -n istio-system istio-leader",
+		},
+		"slow API server": {
+			func(p *plane) { p.free(); p.Clock.PossibleError = 5 * time.Second },
+			both + " have no leader: the API server needs 10s for an answer, and leaders need answers within half of RenewDeadline", "", ready,
+		},
+		"policies of the fence deleted": {
+			func(p *plane) {
+				p.fence(true, "istio-system/pilot-canary", "istio-system/pilot-stable")
+				p.Fence.Policies, p.Fence.Bindings, p.selfTest = nil, nil, &fence.State{Answer: fence.Admitted}
+			},
+			both + ": 3 policies of the fence release and their bindings are missing, for example POLICY: the writes of lease istio-system/istio-leader, lease istio-system/istio-namespace-controller-election are not guarded", "", upgrade,
+		},
+		"fence in audit": {
+			func(p *plane) {
+				p.selfTest = &fence.State{Answer: fence.Admitted}
+				p.fence(true, "istio-system/pilot-canary", "istio-system/pilot-stable")
+				for name, b := range p.Fence.Bindings {
+					b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+					p.Fence.Bindings[name] = b
+				}
+			},
+			both + ": the fence release has policies without the action Deny (3): the API server reports writes of non-leaders and admits them", "", upgrade + " --set fence.mode=deny",
+		},
+		"leader stopped, no other candidate": {
+			func(p *plane) {
+				p.expire()
+				p.keep(1)
+			},
+			both + " have no leader: expired (renewed 40s ago); candidates: pilot-canary-1 (ready)", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"leader stopped, the others wait": {
+			func(p *plane) { p.expire() },
+			both + " have no leader: expired (renewed 40s ago); candidates: pilot-canary-1 (ready), pilot-canary-2 (ready), pilot-stable-1 (ready), pilot-stable-2 (ready)", "", "kubectl -n istio-system logs pilot-canary-2",
+		},
+		"pod of the leader deleted by force": {
+			func(p *plane) { p.Pods[home] = p.Pods[home][1:] },
+			both + " have no live leader: pod pilot-canary-1 does not exist; other candidates: pilot-canary-2 (ready), pilot-stable-1 (ready), pilot-stable-2 (ready)", "", "",
+		},
+		"only one candidate": {
+			func(p *plane) { p.keep(1) },
+			both + " have no candidate that can replace the leader: other candidates: none", "", "kubectl -n istio-system scale deployment/pilot-canary --replicas=2",
+		},
+		"the holder settles": {
+			func(p *plane) {
+				p.elections(func(e *inspect.Election) { e.State, e.Program = inspect.Holds, "" })
+			},
+			both + ": pilot-canary-1 holds the lock and does not act yet", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"the lock is being deleted": {
+			func(p *plane) {
+				p.Elections[0].Obstacles = []inspect.Obstacle{{Annotation: "metadata.finalizers", Effect: "the Lease is being deleted", Remove: "kubectl patch", Severe: true}}
+			},
+			"istio-system/istio-leader: metadata.finalizers: the Lease is being deleted", "", "kubectl patch",
+		},
+		"namespace is being deleted, the leader still leads": {
+			func(p *plane) { p.terminate() },
+			both + " will lose the leader: namespace istio-system is being deleted (Terminating): Some content in the namespace has finalizers remaining: example.com/wait in 1 resource instances", "",
+			"kubectl get namespace istio-system -o yaml",
+		},
+		"a webhook rejects also the member Leases": {
+			func(p *plane) {
+				p.free()
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Late = true })
+				fail := admissionv1.Fail
+				p.Webhooks = []Webhook{{"ValidatingWebhookConfiguration", "strict", 0, admissionv1.ValidatingWebhook{Name: "deny.example.com", FailurePolicy: &fail, Rules: []admissionv1.RuleWithOperations{{
+					Operations: []admissionv1.OperationType{admissionv1.OperationAll}, Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{"leases"}},
+				}}}}}
+			},
+			both + " have no leader: no candidate can renew its member Lease, and webhook deny.example.com of ValidatingWebhookConfiguration strict must admit each write of leases", "",
+			`kubectl patch validatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"expression":` + exclusion + `,"name":"not-election-locks"}]}]'`,
+		},
+		"no permission to read pods": {
+			func(p *plane) {
+				p.Pods, p.Unread["leaders"] = map[string][]corev1.Pod{}, errors.New("pods is forbidden")
+			},
+			"", "", "",
+		},
+		"nothing was read but locks": {
+			func(p *plane) { p.Input = Input{Elections: p.Elections} },
+			"", "", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlane()
 			c.breaks(p)
 			p.MarkPods()
+			if p.Tags != nil {
+				p.known = k8sleaderelection.DefaultRevision{Synced: true, Revision: p.Tags.Default}
+			}
 			findings := Findings(p.Input)
 			first := findings[0]
+			p.compareViews(t, findings, slices.Contains(unobserved, name))
 			if c.doctor == "" { // healthy
 				for _, f := range findings {
 					if f.Severity == Problem || f.Severity == Warning {
@@ -455,17 +664,8 @@ func TestEmergencies(t *testing.T) {
 				}
 				return
 			}
-			if got := first.String(); got != c.doctor || first.Command != c.command || first.Severity == Well || first.Severity == Unknown {
+			if got := first.String(); got != strings.ReplaceAll(c.doctor, "POLICY", p.policy()) || first.Command != c.command || first.Severity == Well || first.Severity == Unknown {
 				t.Errorf("doctor:\n%s\n→ %s, want\n%s\n→ %s", got, first.Command, c.doctor, c.command)
-			}
-			// A command fixes the problem. Otherwise the advice has the word Only, and the command shows the reason.
-			if shows.MatchString(c.command) && !strings.Contains(first.Advice, "Only ") {
-				t.Errorf("%q shows details, and the advice is %q", c.command, first.Advice)
-			}
-			for _, word := range []string{" or ", " if ", " unless ", ";"} {
-				if strings.Contains(first.Command, word) {
-					t.Errorf("%q cannot be pasted", first.Command)
-				}
 			}
 			explained := Of(p.Elections[0], findings)
 			switch {
@@ -478,8 +678,71 @@ func TestEmergencies(t *testing.T) {
 	}
 }
 
+// policy returns the name of the first policy that guards a lock.
+func (p *plane) policy() string {
+	if p.Fence == nil {
+		return ""
+	}
+	return p.Fence.Sets[0].Set.Locks[0].Name()
+}
+
+// process returns an election as a follower observes it, which reads neither pods nor rights, policies, webhooks and Events.
+func (p *plane) process(e inspect.Election) inspect.Election {
+	e.Process = &inspect.Process{Fence: p.selfTest}
+	if e.Request != nil {
+		e.Process.HandoverWait = time.Minute
+	}
+	e.Process.Identity, e.Process.Acting = "pilot-stable-2", e.State == inspect.Leads || e.State == inspect.Holds && e.Program == ""
+	return e
+}
+
+// compareViews compares what list, explain, doctor, its exit code and the page report.
+func (p *plane) compareViews(t *testing.T, findings []Finding, unobserved bool) {
+	t.Helper()
+	ok := map[string]bool{}
+	for _, f := range findings {
+		ok[f.Check] = ok[f.Check] || f.Severity == Well
+	}
+	e := p.Elections[0]
+	explained := Of(e, findings)
+	observed := OfProcess(p.process(e), p.known)
+	for _, f := range slices.Concat(findings, observed) {
+		// A command fixes the problem. Otherwise the advice has the word Only, and the command shows the reason.
+		if f.Severity != Well && shows.MatchString(f.Command) && !strings.Contains(f.Advice, "Only ") {
+			t.Errorf("%q shows details, and the advice is %q", f.Command, f.Advice)
+		}
+		for _, word := range []string{" or ", " if ", " unless ", ";"} {
+			if strings.Contains(f.Command, word) && !strings.Contains(f.Command, "'"+`[{"op"`) {
+				t.Errorf("%q cannot be pasted", f.Command)
+			}
+		}
+		if (f.Severity == Problem || f.Severity == Warning) && ok[f.Check] && !slices.Contains([]string{"flow", "clock", "fence"}, f.Check) {
+			t.Errorf("check %s is ok, and it has the finding %s", f.Check, f)
+		}
+	}
+	first := findings[0]
+	if got := Problems(findings) > 0; got != (first.Severity == Problem) {
+		t.Errorf("exit code: %v, first line: %s", got, first.Line())
+	}
+	switch {
+	case unobserved && len(observed) > 0:
+		t.Errorf("page: %+v", observed)
+	case unobserved || len(explained) == 0 && len(observed) == 0:
+	case len(observed) == 0 || observed[0].Severity != explained[0].Severity && observed[0].Check != "fence" || observed[0].Effect != explained[0].Effect:
+		t.Errorf("page: %+v, explain: %+v", observed, explained)
+	case !strings.HasPrefix(explained[0].Cause, observed[0].Cause) && !strings.Contains(observed[0].Advice, "Only "): // it names what has the cause
+		t.Errorf("page: %+v, explain: %s", observed[0], explained[0])
+	}
+}
+
+// unobserved are the states that no process can observe: the page shows a leader, because its lease has not expired.
+var unobserved = []string{
+	"renewals have the priority of nothing", "the lock is deleted again and again", "the lock is deleted again and again, by Helm", "the lock is deleted again and again, in spite of the fence",
+	"namespace is being deleted, the leader still leads", "pod of the leader deleted by force", "another program holds the lock",
+}
+
 // shows matches commands that change nothing.
-var shows = regexp.MustCompile(` (logs|get|describe|history|explain|watch|verify) `)
+var shows = regexp.MustCompile(` (logs|get|describe|history|explain|watch|verify|doctor) `)
 
 // none means that a finding is about no election.
 const none = "none"

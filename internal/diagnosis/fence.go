@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
@@ -25,12 +26,12 @@ type Fence struct {
 // fences checks the installed policies. The command fence verify tests their effect.
 func (in *Input) fences() (found []Finding) {
 	if in.Fence == nil {
-		return nil
+		return in.selfTest()
 	}
 	found = in.missing()
 	guards := 0
 	permanent := map[string]bool{}
-	lenient := map[string]int{}
+	lenient, admitted := map[string]int{}, map[string][]string{}
 	for _, p := range in.Fence.Policies {
 		set := p.Labels[fence.SetLabel]
 		b, ok := in.Fence.Bindings[p.Name]
@@ -47,19 +48,17 @@ func (in *Input) fences() (found []Finding) {
 			found = append(found, in.lockless(p, b)...)
 			if !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
 				lenient[set]++
+				admitted[set] = append(admitted[set], in.guarded(fence.Locks(&p))...)
 			}
 		}
 	}
 	for _, set := range slices.Sorted(maps.Keys(lenient)) {
-		found = append(found, Finding{Severity: Warning, Command: denying(in.repair(set)), Cause: fmt.Sprintf(
+		found = append(found, Finding{Severity: Warning, Elections: sets.List(sets.New(admitted[set]...)), Command: denying(in.repair(set)), Cause: fmt.Sprintf(
 			"the fence %s has policies without the action Deny (%d): the API server reports writes of non-leaders and admits them", set, lenient[set])})
 	}
 	found = append(found, in.trap(permanent)...)
 	if guards == 0 {
-		where := ""
-		if in.Namespace != "" {
-			where = " for namespace " + in.Namespace
-		}
+		where := strings.Replace(in.at(), "-n", "for namespace", 1)
 		return append(found, Finding{
 			Severity: Unknown, Cause: "no fence installed" + where + ": only the client rejects writes of a process that does not lead",
 			Advice: fmt.Sprintf("Install the chart with fence.mode=deny, or run %s fence install (docs/fence.md).", in.Tool),
@@ -68,6 +67,18 @@ func (in *Input) fences() (found []Finding) {
 	f := well("%d fence policies have bindings", guards)
 	f.Advice, f.Command = "To test their effect:", in.Tool+" fence verify"+in.at()
 	return append(found, f)
+}
+
+// selfTest reports what a process observed about the fence.
+func (in *Input) selfTest() (found []Finding) {
+	for _, e := range in.Elections {
+		if e.Process != nil && e.Process.Fence != nil && !e.Process.Fence.InEffect && e.Process.Fence.Answer == fence.Admitted {
+			found = append(found, Finding{
+				Severity: Warning, Elections: []string{id(e)}, Cause: "the API server admits writes of processes that do not lead", Advice: "Only doctor reads the policies of the fence.", Command: in.doctor(e),
+			})
+		}
+	}
+	return found
 }
 
 // guard returns the fence of a lock, and its declaration with a mode. Without a fence, the mode is "".
@@ -142,12 +153,13 @@ func (in *Input) missing() (found []Finding) {
 			found = append(found, Finding{Severity: Warning, Command: d.Repair, Cause: fmt.Sprintf("the fence %s cannot be compared with its declarations: %v", d.Name, d.Err)})
 		}
 		found = append(found, in.uncoordinated(d)...)
-		policies := slices.DeleteFunc(append(d.Set.Locks, d.Set.Work...), func(p fence.Pair) bool {
+		policies := slices.DeleteFunc(slices.Concat(d.Set.Locks, d.Set.Work), func(p fence.Pair) bool {
 			_, hasBinding := in.Fence.Bindings[p.Name()] // a policy without binding is reported elsewhere
 			return hasBinding || slices.ContainsFunc(in.Fence.Policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() })
 		})
 		if len(policies) > 0 {
-			found = append(found, Finding{Severity: Problem, Command: d.Repair, Cause: missingWords(d.Name, policies)})
+			cause, locks := missingWords(d.Name, policies)
+			found = append(found, Finding{Severity: Problem, Elections: in.guarded(locks), Command: d.Repair, Cause: cause})
 		}
 	}
 	return found
@@ -173,17 +185,26 @@ func (in *Input) uncoordinated(d install.Discovered) (found []Finding) {
 }
 
 // missingWords describes missing policies of a set.
-func missingWords(set string, missing []fence.Pair) string {
-	var locks []string
+func missingWords(set string, missing []fence.Pair) (words string, locks []string) {
 	for _, p := range missing {
 		locks = append(locks, fence.Locks(p.Policy)...)
 	}
-	slices.Sort(locks)
+	locks = sets.List(sets.New(locks...))
 	what := "policy " + missing[0].Name() + " and its binding are missing"
 	if more := len(missing) - 1; more > 0 {
 		what = fmt.Sprintf("%d policies of the fence %s and their bindings are missing, for example %s", len(missing), set, missing[0].Name())
 	}
-	return what + ": the writes of " + strings.Join(slices.Compact(locks), ", ") + " are not guarded"
+	return what + ": the writes of " + strings.Join(locks, ", ") + " are not guarded", locks
+}
+
+// guarded returns the elections of locks, for example "lease istio-system/istio-leader".
+func (in *Input) guarded(locks []string) (elections []string) {
+	for _, e := range in.Elections {
+		if slices.Contains(locks, string(e.Kind())+" "+id(e)) {
+			elections = append(elections, id(e))
+		}
+	}
+	return elections
 }
 
 // lockless reports a guard whose lock is missing. The API server then rejects all guarded writes.

@@ -90,8 +90,8 @@ func (in *Input) deleted(e inspect.Election) Finding {
 	switch set, d := in.guard(e); d.Mode {
 	case fence.Deny:
 		f.Cause += ", by a user that may delete policies, because the fence admits it"
-		f.Advice = "Only the audit log of the API server has the name of the user: verb delete, object " + e.Object() + "."
-		f.Command = in.command("history", e)
+		f.Advice = "Only the audit log of the API server has the name of the user: verb delete, object " + e.Object() + ". Most such users are administrators:"
+		f.Command = administrators
 	case "":
 		f.Advice, f.Command = fenced, in.protect(e)
 	default:
@@ -99,6 +99,9 @@ func (in *Input) deleted(e inspect.Election) Finding {
 	}
 	return f
 }
+
+// administrators is a command that prints who may delete policies in all clusters: the subjects of cluster-admin.
+const administrators = `kubectl get clusterrolebindings -o jsonpath='{range .items[?(@.roleRef.name=="cluster-admin")]}{.subjects}{"\n"}{end}'`
 
 const fenced = "A fence rejects this. Only the audit log of the API server has the name of the user."
 
@@ -148,42 +151,83 @@ func (in *Input) leader(e inspect.Election) Finding {
 		f.Severity, f.Effect = Problem, "has no leader"
 		return f
 	}
+	if in.foreign(e) {
+		return Finding{
+			Severity: Problem, Effect: "has a holder of another program", Cause: e.Holder + " is neither a pod of the namespace nor a candidate with a member Lease",
+			Advice: "Only its owner can stop it. This command reports whether it renews the lock:", Command: fmt.Sprintf("%s --observe %ds", explain, e.LeaseSeconds+1),
+		}
+	}
 	if why := in.gone(e); why != "" {
-		f := Finding{Severity: Problem, Effect: "has no live leader", Cause: why + "; other candidates: " + in.others(e), Command: explain}
-		if in.otherHolder(e) == "" { // otherwise it is unknown which lock the candidates use
+		f := Finding{Severity: Problem, Effect: NotLive, Cause: why + "; other candidates: " + in.others(e)}
+		if in.otherHolder(e) == "" && (e.Replaceable() || !in.knows(e)) { // otherwise it is unknown which lock the candidates use
 			f.Advice = fmt.Sprintf("A candidate acquires the lock when the lease of %d s expires.", e.LeaseSeconds)
+		} else {
+			f.Advice, f.Command = "Only another candidate can acquire the lock. Start its pods.", fmt.Sprintf("kubectl -n %s get deployments,pods", e.Namespace)
 		}
 		return f
 	}
-	return in.follower(e, explain)
+	return in.follower(e)
 }
 
 // follower returns a finding if the leader does not act, or no other candidate can lead.
-func (in *Input) follower(e inspect.Election, explain string) Finding {
+func (in *Input) follower(e inspect.Election) Finding {
 	isHolder := func(c inspect.Candidate) bool { return c.Identity == e.Holder }
 	if f := in.rejection(e, slices.DeleteFunc(slices.Clone(e.Candidates), func(c inspect.Candidate) bool { return !isHolder(c) })); f.Cause != "" {
 		f.Severity, f.Effect = Problem, "will lose the leader"
 		return f
 	}
-	switch {
+	switch ends := in.terminating(e.Namespace); {
+	case ends.Cause != "":
+		ends.Severity, ends.Effect = Problem, "will lose the leader"
+		return ends
 	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
-		return Finding{Severity: Warning, Cause: e.Holder + " holds the lock and does not act yet", Command: explain}
+		return Finding{
+			Severity: Warning, Cause: e.Holder + " holds the lock and does not act yet",
+			Advice: "It acts when an earlier leader can no longer act. Only its log has the reason if this takes longer than a lease.", Command: logs(e, e.Holder),
+		}
+	case e.Request != nil && e.Request.Accepted && (e.Process == nil || e.Process.HandoverWait > slowDrain):
+		return Finding{
+			Severity: Warning, Cause: e.Holder + " accepted a handover to " + e.Request.Identity + ", and its run functions have not returned yet",
+			Advice: "Only its log has the reason, if this takes longer than its stop limit.", Command: logs(e, e.Holder),
+		}
 	case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return isHolder(c) && c.BackingOff }):
-		return Finding{Severity: Warning, Cause: e.Holder + " holds the lock, but it stopped leading and does not campaign yet", Command: explain}
+		return Finding{
+			Severity: Warning, Cause: e.Holder + " holds the lock, but it stopped leading and does not campaign yet", Advice: "Only its log has the reason.", Command: logs(e, e.Holder),
+		}
 	case !in.knows(e) || e.Replaceable():
 		f := in.rejection(e, e.Candidates)
 		f.Severity, f.Effect = Warning, "has a candidate that cannot lead"
 		return f
 	}
-	f := Finding{Cause: "other candidates: " + in.others(e), Command: explain}
+	f := Finding{Cause: "other candidates: " + in.others(e)}
 	if slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !isHolder(c) }) || in.crash(e).Cause != "" {
 		f = in.obstruction(e)
 	} else {
 		f.Advice = "Run at least two replicas."
+		if p := in.pod(e.Namespace, e.Holder); p != nil && deploymentOf(p) != "" {
+			f.Command = scale(e.Namespace, deploymentOf(p))
+		}
 	}
 	f.Severity, f.Effect = Warning, "has no candidate that can replace the leader"
 	return f
 }
+
+// onlyDoctor is the advice of a process, which reads no pods.
+const onlyDoctor = "Only doctor reads pods, rights, webhooks and the fence."
+
+// doctor returns the command that names the cause that a process cannot observe.
+func (in *Input) doctor(e inspect.Election) string { return in.Tool + " doctor -n " + e.Namespace }
+
+// logs returns the command that prints the log of a candidate.
+func logs(e inspect.Election, identity string) string {
+	return fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, identity)
+}
+
+// NotLive is the effect on an election whose holder cannot act, although its lease has not expired.
+const NotLive = "has no live leader"
+
+// slowDrain is the time after which a process reports a handover that it observes.
+const slowDrain = 5 * time.Second
 
 // otherHolder returns the leader of the lock with the same name and another type, or "".
 func (in *Input) otherHolder(e inspect.Election) string {
@@ -197,19 +241,28 @@ func (in *Input) otherHolder(e inspect.Election) string {
 
 // obstruction returns why no candidate other than the holder can lead.
 func (in *Input) obstruction(e inspect.Election) Finding {
-	for _, f := range []Finding{in.terminating(e.Namespace), in.excluded(e), in.rejection(e, e.Candidates), in.lacking(e), in.starved(e)} {
+	for _, f := range []Finding{in.terminating(e.Namespace), in.excluded(e), in.rejection(e, e.Candidates), in.lacking(e), in.starved(e), in.stopped(e), in.blocking(e), in.slow()} {
 		if f.Cause != "" {
 			return f
 		}
 	}
+	return in.idle(e)
+}
+
+// idle returns what is known about candidates that do not lead without a known obstruction.
+func (in *Input) idle(e inspect.Election) Finding {
 	ready := func(r inspect.Readiness) int {
-		return slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity != e.Holder && c.Readiness() == r })
+		i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity != e.Holder && c.Readiness() == r })
+		if i < 0 && !e.Led() {
+			i = slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Readiness() == r })
+		}
+		return i
 	}
 	if f := in.crash(e); f.Cause != "" && ready(inspect.Ready) < 0 {
 		return f
 	}
 	if e.State == inspect.Unreadable && len(e.Problems) > 0 {
-		return Finding{Cause: e.Problems[0], Command: in.command("watch", e)}
+		return Finding{Cause: e.Problems[0], Advice: "Only a candidate replaces it, after a lease duration. To follow it:", Command: in.command("watch", e)}
 	}
 	f := Finding{Cause: "other candidates: " + in.others(e), Command: in.command("explain", e)}
 	if !e.Led() {
@@ -221,14 +274,22 @@ func (in *Input) obstruction(e inspect.Election) Finding {
 			continue
 		case readiness == inspect.CoolingDown:
 			f.Advice = "The candidate campaigns again after its cool-down."
+		case readiness == inspect.Ready && e.State == inspect.Expired:
+			f.Advice = fmt.Sprintf("A candidate waits for its own lease, if that is longer than %d s. Only its log has the reason if it waits longer.", e.LeaseSeconds)
+			f.Command = logs(e, e.Candidates[i].Identity)
+		case readiness == inspect.Ready && e.Process != nil:
+			f.Advice, f.Command = onlyDoctor, in.doctor(e)
 		default:
 			f.Advice = "Only the log of the candidate has the reason."
-			f.Command = fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, e.Candidates[i].Identity)
+			f.Command = logs(e, e.Candidates[i].Identity)
 		}
 		return f
 	}
-	f.Advice = "Start the pods of a candidate."
+	f.Advice = "Start the pods of a candidate. Only their logs have the reason if they run."
 	f.Command = fmt.Sprintf("kubectl -n %s get deployments,pods", e.Namespace)
+	if e.Process != nil {
+		f.Advice, f.Command = onlyDoctor, in.doctor(e)
+	}
 	return f
 }
 
@@ -259,6 +320,9 @@ func Terminating(s *corev1.Namespace) string {
 // maxNames is the maximum number of candidates that are listed by name.
 const maxNames = 3
 
+// Few reports whether the candidates of an election are listed by name, also if not all names are requested.
+func Few(e inspect.Election) bool { return len(e.Candidates) <= maxNames+1 }
+
 func (in *Input) others(e inspect.Election) string {
 	return Others(e, in.Members[e.Namespace], in.Wide)
 }
@@ -279,7 +343,7 @@ func Others(e inspect.Election, members, wide bool) string {
 		return "unknown"
 	case len(names) == 0:
 		return "none"
-	case len(names) <= maxNames || wide:
+	case wide || Few(e):
 		return strings.Join(names, ", ")
 	}
 	var words []string

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"incumbent.dev/incumbent/internal/errlist"
@@ -103,12 +104,23 @@ func (in *Input) pod(namespace, name string) *corev1.Pod {
 	return nil
 }
 
+// scale returns the command that starts two replicas.
+func scale(namespace, deployment string) string {
+	return fmt.Sprintf("kubectl -n %s scale deployment/%s --replicas=2", namespace, deployment)
+}
+
+// foreign reports whether the holder of the lock is another program: neither a pod nor a candidate.
+func (in *Input) foreign(e inspect.Election) bool {
+	return e.State == inspect.Holds && e.Program == "" && !e.Remote && Ours(e) && in.Pods[e.Namespace] != nil && in.pod(e.Namespace, e.Holder) == nil &&
+		!slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity == e.Holder })
+}
+
 // gone returns why the pod of the holder cannot act, or "". A holder outside a pod is not checked.
 func (in *Input) gone(e inspect.Election) string {
 	i := slices.IndexFunc(e.Candidates, func(o inspect.Candidate) bool { return o.Identity == e.Holder })
 	inPods := slices.ContainsFunc(e.Candidates, func(o inspect.Candidate) bool { return o.PodUID != "" })
 	switch p := in.pod(e.Namespace, e.Holder); {
-	case in.Pods[e.Namespace] == nil || i >= 0 && e.Candidates[i].PodUID == "" || i < 0 && !inPods && !Ours(e):
+	case in.Pods[e.Namespace] == nil || e.Remote || i >= 0 && e.Candidates[i].PodUID == "" || i < 0 && !inPods && !Ours(e):
 		return ""
 	case p == nil:
 		return "pod " + e.Holder + " does not exist"
@@ -130,13 +142,48 @@ func (in *Input) crash(e inspect.Election) Finding {
 // pilots returns the pods of the control plane, of a revision or of all if it is "".
 func (in *Input) pilots(namespace, revision string) (all []*corev1.Pod) {
 	for i, p := range in.Pods[namespace] {
-		of, labelled := p.Labels[tagging.Label]
-		// A pod of the data plane has a label too.
-		if labelled && (revision == "" || of == revision) && !slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == "istio-proxy" }) {
+		if isPilot(p.Labels, p.Spec, revision) {
 			all = append(all, &in.Pods[namespace][i])
 		}
 	}
 	return all
+}
+
+// isPilot reports whether a pod is one of the control plane, of a revision or of any if it is "".
+func isPilot(labels map[string]string, spec corev1.PodSpec, revision string) bool {
+	of, labelled := labels[tagging.Label]
+	// A pod of the data plane has a label too.
+	return labelled && (revision == "" || of == revision) && !slices.ContainsFunc(spec.Containers, func(c corev1.Container) bool { return c.Name == "istio-proxy" })
+}
+
+// stopped returns why the Deployments of the control plane have no pod. Its Cause is empty if there is a pod, or if they were not read.
+func (in *Input) stopped(e inspect.Election) (f Finding) {
+	own := ownRevision(e)
+	if len(in.pilots(e.Namespace, own)) > 0 {
+		return f
+	}
+	for _, d := range in.Deployments {
+		template := d.Spec.Template
+		isDefault := in.Tags != nil && in.Tags.Default == template.Labels[tagging.Label]
+		if d.Namespace != e.Namespace || !isPilot(template.Labels, template.Spec, own) || f.Cause != "" && !isDefault {
+			continue
+		}
+		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+			f = Finding{
+				Cause: "Deployment " + d.Name + " has 0 replicas", Advice: "Start its pods.",
+				Command: scale(e.Namespace, d.Name),
+			}
+		}
+		for _, c := range d.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				f = Finding{
+					Cause:  fmt.Sprintf("Deployment %s cannot create pods: %s", d.Name, errlist.SingleLine(c.Message, maxMessage)),
+					Advice: "Only a change of what rejects them, for example a quota, can fix this.", Command: fmt.Sprintf("kubectl -n %s describe deployment %s", e.Namespace, d.Name),
+				}
+			}
+		}
+	}
+	return f
 }
 
 // ownRevision returns the revision of an election that each revision has, and "" for a shared election.

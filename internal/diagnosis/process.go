@@ -5,7 +5,20 @@ import (
 	"strings"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
+
+// OfProcess returns the findings about an election that a process observes. It reads only its locks, the member Leases and the default revision.
+func OfProcess(e inspect.Election, d k8sleaderelection.DefaultRevision) []Finding {
+	in := Input{Elections: []inspect.Election{e}, Candidates: e.Candidates}
+	if e.Candidates != nil {
+		in.Members = map[string]bool{e.Namespace: true}
+	}
+	if d.Synced {
+		in.Tags = &Tags{Default: d.Revision}
+	}
+	return Of(e, Findings(in))
+}
 
 // observed returns why an election has no acting leader, as far as only the process that observes it knows this. The cause contains no value
 // that differs between elections with the same cause.
@@ -21,8 +34,15 @@ func (in *Input) observed(e inspect.Election) Finding {
 	}
 	switch {
 	case !unknown && e.Holder != "" && (e.Acting() || p.Leading):
+	case byRights.MatchString(p.Failed):
+		rights := byRights.FindStringSubmatch(p.Failed)
+		lacks := in.rights(e, rights[1], rights[2], rights[3])
+		f.Cause, f.Advice, f.Command = lacks.Cause, lacks.Advice, lacks.Command
 	case p.Failed != "":
 		f.Cause = "requests of this process for the lock fail: " + strings.ReplaceAll(p.Failed, `"`+e.Name+`"`, `"…"`)
+		if !strings.Contains(p.Failed, "forbidden") {
+			f.Advice, f.Command = "Only the API server or the network of this process has the reason. Test the API server from another machine:", ready
+		}
 	case e.State == inspect.Unread:
 		f.Cause = "this process cannot read the lock"
 	case !e.Led() || unknown:
@@ -35,6 +55,9 @@ func (in *Input) observed(e inspect.Election) Finding {
 	}
 	return f
 }
+
+// ready is a command that reports whether the API server responds.
+const ready = "kubectl get --raw '/readyz?verbose'"
 
 // addProcess adds the refusal that the observing process received to its candidate, because its member Lease can be late or missing.
 func addProcess(e inspect.Election) inspect.Election {

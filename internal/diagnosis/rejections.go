@@ -8,14 +8,18 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/members"
 )
 
 // Webhook is a webhook of the API server.
@@ -23,8 +27,37 @@ type Webhook struct {
 	// Kind and Configuration are the object. Index is the position of the webhook in it.
 	Kind, Configuration string
 	Index               int
-	Name                string
-	Conditions          []admissionv1.MatchCondition
+	// ValidatingWebhook has the fields that both kinds have.
+	admissionv1.ValidatingWebhook
+}
+
+// blocks reports whether the webhook must admit each write of member Leases in a namespace.
+func (w Webhook) blocks(namespace corev1.Namespace) bool {
+	selector, err := metav1.LabelSelectorAsSelector(cmp.Or(w.NamespaceSelector, &metav1.LabelSelector{}))
+	has := func(all []string, s string) bool { return slices.Contains(all, s) || slices.Contains(all, "*") }
+	return err == nil && w.FailurePolicy != nil && *w.FailurePolicy == admissionv1.Fail && len(w.MatchConditions) == 0 && selector.Matches(labels.Set(namespace.Labels)) && slices.ContainsFunc(w.Rules, func(r admissionv1.RuleWithOperations) bool {
+		return has(r.APIGroups, "coordination.k8s.io") && has(r.Resources, "leases") && (slices.Contains(r.Operations, admissionv1.Update) || slices.Contains(r.Operations, admissionv1.OperationAll))
+	})
+}
+
+// blocking returns the webhook that can prevent candidates from publishing why they do not lead: no candidate renews its member Lease,
+// although its pod runs.
+func (in *Input) blocking(e inspect.Election) Finding {
+	if len(e.Candidates) == 0 || slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !c.Late || c.Down != "" }) {
+		return Finding{}
+	}
+	for _, w := range in.Webhooks {
+		for _, s := range in.Spaces {
+			if s.Name == e.Namespace && w.blocks(s) {
+				return Finding{
+					Cause:   fmt.Sprintf("no candidate can renew its member Lease, and webhook %s of %s %s must admit each write of leases", w.Name, w.Kind, w.Configuration),
+					Advice:  "Exclude the locks and the member Leases from the webhook.",
+					Command: in.exclude(w, e.Namespace, func(inspect.Election) bool { return true }),
+				}
+			}
+		}
+	}
+	return Finding{}
 }
 
 // Right is the right of a service account (namespace/name) to update a lock (namespace/name).
@@ -53,7 +86,7 @@ func (in *Input) past(e inspect.Election, c inspect.Candidate) bool {
 		return !slices.ContainsFunc(in.Fence.Policies, func(p admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == policy[1] })
 	case ByWebhook(c) && in.Webhooks != nil:
 		i := slices.IndexFunc(in.Webhooks, func(w Webhook) bool { return w.Name == byWebhook.FindStringSubmatch(c.Refused)[1] })
-		return i < 0 || slices.ContainsFunc(in.Webhooks[i].Conditions, func(m admissionv1.MatchCondition) bool {
+		return i < 0 || slices.ContainsFunc(in.Webhooks[i].MatchConditions, func(m admissionv1.MatchCondition) bool {
 			return m.Name == notElectionLocks && strings.Contains(m.Expression, fmt.Sprintf("%q", e.Name))
 		})
 	case rights != nil && rights[2] == "update":
@@ -70,7 +103,10 @@ func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) F
 		return Finding{}
 	}
 	c := candidates[i]
-	f := Finding{Cause: "the API server rejects " + c.Identity + " as holder: " + c.Refused, Command: fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, c.Identity)}
+	f := Finding{
+		Cause: "the API server rejects " + c.Identity + " as holder: " + c.Refused, Advice: "Only a change of what rejects it can fix this. Its log has each rejection.",
+		Command: logs(e, c.Identity),
+	}
 	rights := byRights.FindStringSubmatch(c.Refused)
 	switch {
 	case ByWebhook(c):
@@ -151,6 +187,20 @@ func (in *Input) lacking(e inspect.Election) Finding {
 	return Finding{}
 }
 
+// slowAnswer is the time of an answer that endangers leaders. They need answers within half of RenewDeadline, by default 7.5 s.
+const slowAnswer = 5 * time.Second
+
+// slow returns that the API server answers slowly.
+func (in *Input) slow() Finding {
+	if in.Clock == nil || 2*in.Clock.PossibleError < slowAnswer {
+		return Finding{}
+	}
+	return Finding{
+		Cause:  fmt.Sprintf("the API server needs %v for an answer, and leaders need answers within half of RenewDeadline", (2 * in.Clock.PossibleError).Round(100*time.Millisecond)),
+		Advice: "Only a faster API server can fix this.", Command: ready,
+	}
+}
+
 // starved returns the FlowSchema that rejects the renewals of the control plane.
 func (in *Input) starved(e inspect.Election) Finding {
 	for _, p := range in.pilots(e.Namespace, ownRevision(e)) {
@@ -174,8 +224,11 @@ func (in *Input) webhook(e inspect.Election, c inspect.Candidate) Finding {
 	name := byWebhook.FindStringSubmatch(c.Refused)[1]
 	_, reason, _ := strings.Cut(c.Refused, `webhook "`+name+`"`)
 	f := Finding{
-		Cause: fmt.Sprintf("webhook %s rejects the holder of the lock: %s", name, strings.TrimLeft(reason, ": ")), Advice: "Exclude the lock from the webhook.",
+		Cause: fmt.Sprintf("webhook %s rejects the holder of the lock: %s", name, strings.TrimLeft(reason, ": ")), Advice: "Only its configuration has the writes that it must admit. Exclude the lock.",
 		Command: "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name",
+	}
+	if e.Process != nil {
+		f.Advice, f.Command = onlyDoctor, in.doctor(e)
 	}
 	i := slices.IndexFunc(in.Webhooks, func(w Webhook) bool { return w.Name == name })
 	if i < 0 {
@@ -183,16 +236,24 @@ func (in *Input) webhook(e inspect.Election, c inspect.Candidate) Finding {
 	}
 	w := in.Webhooks[i]
 	f.Cause = fmt.Sprintf("webhook %s of %s %s rejects the holder of the lock: %s", name, w.Kind, w.Configuration, strings.TrimLeft(reason, ": "))
+	f.Advice = "Exclude the lock from the webhook."
+	f.Command = in.exclude(w, e.Namespace, func(other inspect.Election) bool {
+		return slices.ContainsFunc(other.Candidates, func(c inspect.Candidate) bool { return strings.Contains(c.Refused, `webhook "`+name+`"`) })
+	})
+	return f
+}
+
+// exclude returns the command that excludes the locks of selected elections, and the member Leases, from a webhook.
+func (in *Input) exclude(w Webhook, namespace string, selected func(inspect.Election) bool) string {
 	var locks []string
-	for _, other := range in.Elections {
-		if other.Namespace == e.Namespace && slices.ContainsFunc(other.Candidates, func(c inspect.Candidate) bool { return strings.Contains(c.Refused, `webhook "`+name+`"`) }) {
-			locks = append(locks, fmt.Sprintf("%q", other.Name))
+	for _, e := range in.Elections {
+		if e.Namespace == namespace && selected(e) {
+			locks = append(locks, fmt.Sprintf("%q", e.Name))
 		}
 	}
 	slices.Sort(locks)
-	f.Command = fmt.Sprintf("kubectl patch %s %s --type=json -p %s", strings.ToLower(w.Kind), w.Configuration, inspect.Quoted(w.exclude(
-		fmt.Sprintf("!(request.namespace == %q && request.name in [%s])", e.Namespace, strings.Join(slices.Compact(locks), ", ")))))
-	return f
+	return fmt.Sprintf("kubectl patch %s %s --type=json -p %s", strings.ToLower(w.Kind), w.Configuration, inspect.Quoted(w.exclude(fmt.Sprintf(
+		"!(request.namespace == %q && (request.name in [%s] || request.name.startsWith(%q)))", namespace, strings.Join(slices.Compact(locks), ", "), members.NamePrefix))))
 }
 
 // notElectionLocks is the name of a match condition that excludes locks from a webhook.
@@ -202,9 +263,9 @@ const notElectionLocks = "not-election-locks"
 func (w Webhook) exclude(expression string) string {
 	condition := map[string]string{"name": notElectionLocks, "expression": expression}
 	op := map[string]any{"op": "add", "path": fmt.Sprintf("/webhooks/%d/matchConditions", w.Index), "value": []any{condition}}
-	if i := slices.IndexFunc(w.Conditions, func(m admissionv1.MatchCondition) bool { return m.Name == notElectionLocks }); i >= 0 {
+	if i := slices.IndexFunc(w.MatchConditions, func(m admissionv1.MatchCondition) bool { return m.Name == notElectionLocks }); i >= 0 {
 		op = map[string]any{"op": "replace", "path": fmt.Sprintf("%s/%d", op["path"], i), "value": condition}
-	} else if len(w.Conditions) > 0 {
+	} else if len(w.MatchConditions) > 0 {
 		op["path"] = fmt.Sprintf("%s/-", op["path"])
 		op["value"] = condition
 	}
@@ -222,7 +283,7 @@ func oneLine(value any) string {
 
 // tooMany returns which FlowSchema rejects the requests of a candidate.
 func (in *Input) tooMany(e inspect.Election, c inspect.Candidate) Finding {
-	f := Finding{Cause: "the API server answers 429 (too many requests) to " + c.Identity, Advice: "Only fewer requests of other clients, or a larger API server, can fix this.", Command: "kubectl get --raw /debug/api_priority_and_fairness/dump_priority_levels"}
+	f := Finding{Cause: "the API server answers 429 (too many requests) to " + c.Identity, Advice: "Only fewer requests of other clients, or a larger API server, can fix this. The users of the waiting requests:", Command: "kubectl get --raw '/debug/api_priority_and_fairness/dump_requests?includeRequestDetails=1'"}
 	pod := in.pod(c.Namespace, c.Identity)
 	if pod == nil {
 		return f

@@ -26,14 +26,6 @@ type Obstacle struct {
 	Severe bool `json:"severe,omitempty"`
 }
 
-func (o Obstacle) String() string {
-	text := o.Annotation + ": " + o.Effect
-	if o.Remove != "" {
-		text += "; to remove it: " + o.Remove
-	}
-	return text
-}
-
 // obstacles returns the obstacles of an election.
 func (e Election) obstacles() (all []Obstacle) {
 	add := func(annotation, format string, args ...any) {

@@ -85,7 +85,9 @@ func TestElections_Obstacles(t *testing.T) {
 	} {
 		got := ""
 		for _, o := range Elections([]Lock{c.lock}, c.candidates, k8sleaderelection.DefaultRevision{})[0].Obstacles {
-			got += o.String()
+			if got += o.Annotation + ": " + o.Effect; o.Remove != "" {
+				got += "; to remove it: " + o.Remove
+			}
 		}
 		if got != c.want {
 			t.Errorf("%s:\n%q, want\n%q", name, got, c.want)

@@ -9,6 +9,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // status is the state of a row as one word. The tiles, the colour, the order of rows and the filter use it.
@@ -51,9 +52,8 @@ func (s status) Class() string {
 type note struct{ Text, Command string }
 
 // judge returns the state of an election and its reasons, the most important first.
-func judge(e inspect.Election) (status, []note) {
-	in := diagnosis.Input{Elections: []inspect.Election{e}, Members: map[string]bool{e.Namespace: e.Candidates != nil}}
-	findings := diagnosis.Of(e, diagnosis.Findings(in))
+func judge(e inspect.Election, d k8sleaderelection.DefaultRevision) (status, []note) {
+	findings := diagnosis.OfProcess(e, d)
 	s := statusOf(e, findings)
 	var notes []note
 	for _, f := range findings {

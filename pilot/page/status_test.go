@@ -69,16 +69,16 @@ func TestStatus(t *testing.T) {
 		"nominated": "no leader bad: the nominated holder has not acquired the lock", "holder waits": "no leader bad: the holder does not act",
 		"settling":               "no leader bad: the holder waits until an earlier leader can no longer act",
 		"validity ended":         "no leader bad: the holder does not act",
-		"outage":                 "unknown bad: requests of this process for the lock fail: connection refused",
+		"outage":                 "unknown bad: requests of this process for the lock fail: connection refused. Only the API server or the network of this process has the reason. Test the API server from another machine: → kubectl get --raw '/readyz?verbose'",
 		"forbidden":              `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
 		"unfit candidate":        "no leader bad: free; candidates: c (unfit). Only the log of the candidate has the reason. → kubectl -n istio-system logs c",
-		"rejected":               "rejected warn: the election has a candidate that cannot lead: the API server rejects a as holder: forbidden → kubectl -n istio-system logs a",
-		"problem":                "problem bad: two locks",
+		"rejected":               "rejected warn: the election has a candidate that cannot lead: the API server rejects a as holder: forbidden. Only a change of what rejects it can fix this. Its log has each rejection. → kubectl -n istio-system logs a",
+		"problem":                "problem bad: two locks. Only its candidates can fix this: all need one readable lock of the same type.",
 		"hold":                   "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
 		"alone":                  "warning warn: the election has no candidate that can replace the leader: other candidates: none. Run at least two replicas.",
-		"candidate refused":      "rejected warn: the election has a candidate that cannot lead: the API server rejects c as holder: no permission → kubectl -n istio-system logs c",
-		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: webhook x rejects the holder of the lock: denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
-		"candidate rejected":     `no leader bad: webhook x rejects the holder of the lock: denied the request. Exclude the lock from the webhook. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"candidate refused":      "rejected warn: the election has a candidate that cannot lead: the API server rejects c as holder: no permission. Only a change of what rejects it can fix this. Its log has each rejection. → kubectl -n istio-system logs c",
+		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: webhook x rejects the holder of the lock: denied the request. Only doctor reads pods, rights, webhooks and the fence. → electionctl doctor -n istio-system`,
+		"candidate rejected":     `no leader bad: webhook x rejects the holder of the lock: denied the request. Only doctor reads pods, rights, webhooks and the fence. → electionctl doctor -n istio-system`,
 		"two markers":            "problem bad: incumbent.dev/leader: a led in an earlier term, was overwritten by another elector, and may be active until its lease ends → kubectl -n istio-system annotate lease/e incumbent.dev/leader-",
 		"refused":                "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
 		"hold without a leader":  "no leader bad: free; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
@@ -87,7 +87,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%d states, %d wanted", len(states()), len(want))
 	}
 	for name, e := range states() {
-		s, notes := judge(e)
+		s, notes := judge(e, k8sleaderelection.DefaultRevision{})
 		got := fmt.Sprintf("%s %s", s, s.Class())
 		for i, n := range notes {
 			got += []string{": ", "; "}[min(i, 1)] + n.Text

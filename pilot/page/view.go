@@ -176,9 +176,9 @@ func (f *frame) row(i int, e inspect.Election, q query, span span) row {
 			r.Since = "since before " + f.day(began)
 		}
 	}
-	r.Status, r.Notes = judge(e)
-	r.Age = r.age()
 	d := f.state.Default
+	r.Status, r.Notes = judge(e, d)
+	r.Age = r.age()
 	r.Led = r.Status != noLeader && r.Status != unknown
 	if r.Status == unknown && r.Guard.Class == "good" {
 		r.Guard.Class, r.Guard.Fence = "", "was in effect"

@@ -112,7 +112,7 @@ var states = []state{
 	},
 	{
 		name: "fence of another mode",
-		list: "leads", doctor: "the API server reports writes of non-leaders and admits them → helm upgrade canary", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
+		list: "leads", doctor: "the API server reports writes of non-leaders and admits them", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
 		breaks:  (*plane).bindAudit,
 		repairs: (*plane).repair,
 	},
@@ -166,7 +166,7 @@ var states = []state{
 	},
 	{
 		name: "all replicas at 0",
-		list: "free", doctor: "have no leader: free; candidates: unknown", explain: "free: the last holder released it", page: none, alert: noLeader,
+		list: "free", doctor: "have no leader: Deployment pilot-stable has 0 replicas", explain: "free: the last holder released it", page: none, alert: noLeader,
 		breaks: func(p *plane) {
 			leader := p.leader()
 			harness.Until(p.t, "the leader continues", func() bool { return p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGCONT) == nil })

@@ -203,7 +203,7 @@ func TestFence(t *testing.T) {
 	e := newEnvironment(t)
 	e.istiod("work", current(record))
 	e.expect(e.run("fence", "render", "--revisions", "stable", "--service-account", "pilot"), Done, "namespace: NAMESPACE")
-	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Failed, "", "nothing was changed", "service account NAMESPACE/pilot exists: not found")
+	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Failed, "service account NAMESPACE/pilot exists: not found", "nothing was changed")
 	untested := e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0", "--keep")
 	e.expect(untested, Done, "the fence was not tested, because of --wait 0; test it: electionctl fence verify -n NAMESPACE")
 	_, test, _ := strings.Cut(strings.TrimSpace(strings.ReplaceAll(untested.out, "NAMESPACE", e.namespace)), "electionctl ")
@@ -261,7 +261,12 @@ func TestFence_Discovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	const repair = "electionctl fence install -n NAMESPACE --set release --stored"
-	e.expect(e.run("fence", "verify", "--allow-unclear"), Failed, "FAILS    policy "+e.steady(gone)+" is installed: ", repair)
+	failed := e.run("fence", "verify", "--allow-unclear")
+	e.expect(failed, Failed, "FAILS    policy "+e.steady(gone)+" is installed: ", "1 of ")
+	e.expect(failed, Failed, repair)
+	if strings.Contains(failed.errs, gone) {
+		t.Errorf("stderr repeats the failures: %s", failed.errs)
+	}
 	e.expect(e.run("doctor"), unhealthy, "policy "+e.steady(gone)+" and its binding are missing")
 	e.expect(e.run("doctor"), unhealthy, "→ "+repair)
 	e.expect(e.run("fence", "install", "--set", "release", "--stored", "--allow-unclear"), Done, "applied")

@@ -62,13 +62,8 @@ func (p *Program) examine(ctx context.Context, c *clients, wide bool) ([]diagnos
 	if err != nil {
 		return nil, err
 	}
-	if len(s.unread) > 0 {
-		in.Unread["locks"] = errors.Join(s.unread...)
-	} else {
-		in.Locks = append([]inspect.Lock{}, s.locks...)
-	}
 	err = c.read(ctx, in, reads{
-		{"tags", c.readClaims}, {"permissions", c.readPermissions}, {"clock", c.readClock}, {"installations", c.readLocks},
+		{"permissions", c.readPermissions}, {"installations", c.readLocks},
 		{"gateways", c.readGateways}, {"gitops", c.readWritten},
 	})
 	return diagnosis.Findings(*in), err
@@ -95,14 +90,19 @@ func (c *clients) read(ctx context.Context, in *diagnosis.Input, all reads) erro
 	return nil
 }
 
-// observe returns the input of the diagnosis, without what concerns no election.
+// observe returns the input of the diagnosis, without what can only be a warning.
 func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *seen, wide bool) (*diagnosis.Input, error) {
 	in := &diagnosis.Input{
 		Tool: name(), Namespace: c.at, Wide: wide, Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
 		Pods: map[string][]corev1.Pod{}, Unread: map[string]error{},
 	}
+	if len(s.unread) > 0 {
+		in.Unread["locks"] = errors.Join(s.unread...)
+	} else {
+		in.Locks = append([]inspect.Lock{}, s.locks...)
+	}
 	err := c.read(ctx, in, reads{
-		{"leaders", c.readPods}, {"leaders", c.readNamespaces}, {"leaders", c.readDeletions}, {"default", c.readTags}, {"flow", c.readFlow}, {"fence", c.readFence},
+		{"leaders", c.readPods}, {"leaders", c.readNamespaces}, {"leaders", c.readDeletions}, {"leaders", c.readDeployments}, {"clock", c.readClock}, {"default", c.readTags}, {"tags", c.readClaims}, {"flow", c.readFlow}, {"fence", c.readFence},
 		{"leaders", c.readRights}, {"leaders", c.readWebhooks}, {"leaders", c.readReleases},
 	})
 	in.MarkPods()
@@ -127,6 +127,18 @@ func (c *clients) readNamespaces(ctx context.Context, in *diagnosis.Input) error
 			return err
 		}
 		in.Spaces = append(in.Spaces, *namespace)
+	}
+	return nil
+}
+
+// readDeployments reads the Deployments of the namespaces if an election has no leader.
+func (c *clients) readDeployments(ctx context.Context, in *diagnosis.Input) error {
+	for _, name := range in.Leaderless() {
+		list, err := c.kube.AppsV1().Deployments(name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		in.Deployments = append(in.Deployments, list.Items...)
 	}
 	return nil
 }
@@ -194,31 +206,31 @@ func (c *clients) readRights(ctx context.Context, in *diagnosis.Input) error {
 	return nil
 }
 
-// readWebhooks reads the webhooks if one of them rejected a candidate.
+// readWebhooks reads the webhooks if one of them rejected a candidate, or if an election has no leader.
 func (c *clients) readWebhooks(ctx context.Context, in *diagnosis.Input) error {
-	if !slices.ContainsFunc(in.Candidates, diagnosis.ByWebhook) {
+	if len(in.Leaderless()) == 0 && !slices.ContainsFunc(in.Candidates, diagnosis.ByWebhook) {
 		return nil
 	}
 	in.Webhooks = []diagnosis.Webhook{}
-	add := func(kind, configuration string, i int, name string, conditions []admissionv1.MatchCondition) {
-		in.Webhooks = append(in.Webhooks, diagnosis.Webhook{Kind: kind, Configuration: configuration, Index: i, Name: name, Conditions: conditions})
-	}
-	validating, err := c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	admission := c.kube.AdmissionregistrationV1()
+	validating, err := admission.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, configuration := range validating.Items {
 		for i, w := range configuration.Webhooks {
-			add("ValidatingWebhookConfiguration", configuration.Name, i, w.Name, w.MatchConditions)
+			in.Webhooks = append(in.Webhooks, diagnosis.Webhook{Kind: "ValidatingWebhookConfiguration", Configuration: configuration.Name, Index: i, ValidatingWebhook: w})
 		}
 	}
-	mutating, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	mutating, err := admission.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	for _, configuration := range mutating.Items {
 		for i, w := range configuration.Webhooks {
-			add("MutatingWebhookConfiguration", configuration.Name, i, w.Name, w.MatchConditions)
+			in.Webhooks = append(in.Webhooks, diagnosis.Webhook{Kind: "MutatingWebhookConfiguration", Configuration: configuration.Name, Index: i, ValidatingWebhook: admissionv1.ValidatingWebhook{
+				Name: w.Name, MatchConditions: w.MatchConditions, Rules: w.Rules, NamespaceSelector: w.NamespaceSelector, FailurePolicy: w.FailurePolicy,
+			}})
 		}
 	}
 	return nil
@@ -243,16 +255,12 @@ func (c *clients) readReleases(ctx context.Context, in *diagnosis.Input) error {
 
 // report prints the findings. It returns an error if there is a problem.
 func (p *Program) report(out *output, findings []diagnosis.Finding) error {
-	problems := 0
 	var rows [][]cell
 	for _, f := range findings {
 		mark := cell{text: string(f.Severity), colour: map[diagnosis.Severity]string{diagnosis.Well: green, diagnosis.Warning: yellow, diagnosis.Problem: red}[f.Severity]}
 		rows = append(rows, []cell{{text: f.Check}, mark, {text: f.String()}})
 		for _, line := range details(f) {
 			rows = append(rows, []cell{{}, {}, {text: line}})
-		}
-		if f.Severity == diagnosis.Problem {
-			problems++
 		}
 	}
 	if out.table() {
@@ -262,7 +270,7 @@ func (p *Program) report(out *output, findings []diagnosis.Finding) error {
 	}); err != nil {
 		return err
 	}
-	if problems > 0 {
+	if problems := diagnosis.Problems(findings); problems > 0 {
 		return withCode(unhealthy, "problems: %d", problems)
 	}
 	return nil

@@ -72,7 +72,7 @@ func (p *Program) diagnose(ctx context.Context, c *clients, found, all []inspect
 		return nil, err
 	}
 	if slices.ContainsFunc(found, diagnosis.Deploys) {
-		err = c.read(ctx, in, reads{{"tags", c.readClaims}, {"gateways", c.readGateways}})
+		err = c.read(ctx, in, reads{{"gateways", c.readGateways}})
 		if unread := in.Unread["gateways"]; unread != nil {
 			fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: %v: Gateways are missing", unread)))
 		}
@@ -104,15 +104,18 @@ type explanation struct {
 
 // writeFindings prints the findings about an election, the worst one first.
 func (p *Program) writeFindings(e inspect.Election, findings []diagnosis.Finding) {
-	words := map[diagnosis.Severity]string{diagnosis.Problem: "Problem", diagnosis.Warning: "Warning", diagnosis.Unknown: "Unknown"}
 	for _, f := range diagnosis.Of(e, findings) {
-		safe{p.Out}.line("%s: %s", words[f.Severity], f.String())
 		if f.Command == command("explain", e) {
 			f.Command = "" // the reader has run it
 		}
-		for _, line := range details(f) {
-			safe{p.Out}.line("  %s", line)
-		}
+		writeFinding(p.Out, f)
+	}
+}
+
+func writeFinding(w io.Writer, f diagnosis.Finding) {
+	safe{w}.line("%s", f.Line())
+	for _, line := range details(f) {
+		safe{w}.line("  %s", line)
 	}
 }
 
@@ -181,7 +184,7 @@ func coordinationWord(e inspect.Election) string {
 	return ""
 }
 
-// writeCandidates prints the candidates in order. Unless wide is set, many of them are grouped by revision and state.
+// writeCandidates prints the candidates in order. Unless wide is set, more than a few followers are grouped by revision and state.
 func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.DefaultRevision, wide bool) {
 	w := safe{p.Out}
 	if len(e.Candidates) == 0 {
@@ -199,7 +202,8 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 		w.line("\nCandidates in order of rank:")
 	}
 	var rows [][]cell
-	groups := map[string]int{}
+	var counts []int
+	index := map[string]int{}
 	for _, c := range e.Candidates {
 		role := "follower"
 		switch readiness := c.Readiness(); {
@@ -210,18 +214,13 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 		}
 		row := []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit"), {text: c.Witness}}
 		group := fmt.Sprint(row[1:])
-		if groups[group]++; !wide && role != "leader" && len(e.Candidates) > maxWords {
-			if groups[group] > 1 {
-				continue // its group has a row
-			}
-			row[0].text = group
+		if i, known := index[group]; known && !wide && !diagnosis.Few(e) {
+			counts[i]++
+			rows[i][0].text = fmt.Sprintf("  %d candidates", counts[i])
+			continue
 		}
-		rows = append(rows, row)
-	}
-	for i := range rows {
-		if n := groups[rows[i][0].text]; n > 0 {
-			rows[i][0].text = fmt.Sprintf("  %d candidates", n)
-		}
+		index[group] = len(rows)
+		rows, counts = append(rows, row), append(counts, 1)
 	}
 	p.writeTable(p.Out, []string{"  CANDIDATE", "REVISION", "ROLE", "CACHES", "FITNESS", "WITNESS"}, rows)
 }
@@ -283,7 +282,7 @@ func stateWords(e inspect.Election) string {
 	case inspect.Empty:
 		return "empty: never held"
 	case inspect.Expired:
-		return e.StateText() + ": the next candidate acquires it"
+		return e.StateText() + ": the next candidate acquires it, after its own lease if that is longer"
 	case inspect.Doubtful:
 		return e.StateText() + ": to be certain, use --observe"
 	case inspect.Unreadable:

@@ -22,7 +22,7 @@ func (p *Program) list() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
 		Short:   "List elections and their leaders",
-		Long:    "Lists elections with their holders. Reads the Leases and the metadata of ConfigMaps.\n\nTimes are by the clock of the API server. A lease that was not renewed is shown as expired.",
+		Long:    "Lists elections with their holders. The first line is the worst problem that doctor finds. With -o json, yaml or name it is not printed.\n\nTimes are by the clock of the API server. A lease that was not renewed is shown as expired.",
 		Example: "  " + name() + " list -A\n  " + name() + " list -n istio-system -o wide",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -43,8 +43,7 @@ func (p *Program) list() *cobra.Command {
 		case len(all) == 0:
 			fmt.Fprintln(p.ErrOut, inspect.Printable(p.nothing(ctx, c, s).Error()))
 		default:
-			p.writeList(out, all)
-			return p.hint(ctx, c, all, s)
+			p.writeList(out, all, p.worst(ctx, c, all, s))
 		}
 		return nil
 	})
@@ -52,24 +51,35 @@ func (p *Program) list() *cobra.Command {
 	return cmd
 }
 
-// hint prints the first problem, with the cause that doctor reports. Without a problem it sends no requests.
-func (p *Program) hint(ctx context.Context, c *clients, all []inspect.Election, s *seen) error {
-	in := &diagnosis.Input{Elections: all, Candidates: s.candidates, Members: s.members}
-	if diagnosis.Findings(*in)[0].Severity != diagnosis.Problem {
-		return nil
+// worst prints the first finding of doctor if it is a problem, and returns the findings. It reads nothing about namespaces without elections of
+// this project or of Istio.
+func (p *Program) worst(ctx context.Context, c *clients, all []inspect.Election, s *seen) []diagnosis.Finding {
+	ours := map[string]bool{}
+	for _, e := range all {
+		ours[e.Namespace] = ours[e.Namespace] || diagnosis.Ours(e)
 	}
-	in, err := c.observe(ctx, all, s, false)
+	other := func(e inspect.Election) bool { return !ours[e.Namespace] }
+	read := slices.DeleteFunc(slices.Clone(all), other)
+	if len(read) == 0 {
+		return diagnosis.Findings(diagnosis.Input{Elections: all})
+	}
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	in, err := c.observe(ctx, read, s, false)
 	if err != nil {
-		return err
+		fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: the cause of problems is unknown: %v", err)))
+		return diagnosis.Findings(diagnosis.Input{Elections: all})
 	}
-	if first := diagnosis.Findings(*in)[0]; first.Severity == diagnosis.Problem {
-		at := " -A"
-		if c.at != "" {
-			at = " -n " + c.at
+	in.Elections = append(in.Elections, slices.DeleteFunc(slices.Clone(all), func(e inspect.Election) bool { return !other(e) })...)
+	findings := diagnosis.Findings(*in)
+	if first := findings[0]; first.Severity == diagnosis.Problem {
+		writeFinding(p.ErrOut, first)
+		if more := diagnosis.Problems(findings) - 1; more > 0 {
+			safe{p.ErrOut}.line("Other problems: %d", more)
+			safe{p.ErrOut}.line("  → %s doctor%s", name(), cmp.Or(optional(" -n %s", c.at), " -A"))
 		}
-		fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("problem: %s\n  → %s doctor%s", first, name(), at)))
 	}
-	return nil
+	return findings
 }
 
 // namespaces adds the flag --all-namespaces.
@@ -77,14 +87,14 @@ func (p *Program) namespaces(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "include all namespaces")
 }
 
-func (p *Program) writeList(out *output, all []inspect.Election) {
+func (p *Program) writeList(out *output, all []inspect.Election, findings []diagnosis.Finding) {
 	header := []string{"NAMESPACE", "ELECTION", "HOLDER", "REVISION", "SINCE", "STATE"}
 	if out.wide() {
 		header = append(header, "LOCK", "TERM", "LEASE", "RENEWED", "PROGRAM", "CANDIDATES", "WITNESSES")
 	}
 	var rows [][]cell
 	for _, e := range all {
-		row := []cell{{text: e.Namespace}, {text: e.Name}, {text: cmp.Or(e.Holder, "-")}, {text: cmp.Or(e.Key, "-")}, {text: stamp(e.Since)}, stateCell(e)}
+		row := []cell{{text: e.Namespace}, {text: e.Name}, {text: cmp.Or(e.Holder, "-")}, {text: cmp.Or(e.Key, "-")}, {text: stamp(e.Since)}, stateCell(e, findings)}
 		if out.wide() {
 			row = append(row, cell{text: e.Lock}, cell{text: strconv.Itoa(e.Transitions)}, cell{text: fmt.Sprintf("%ds", e.LeaseSeconds)},
 				cell{text: stamp(e.Renewed)}, cell{text: cmp.Or(e.Program, "-")}, cell{text: candidateNames(e)}, cell{text: witnesses(e.Candidates)})
@@ -103,7 +113,7 @@ func witnesses(all []inspect.Candidate) string {
 	if same := slices.Compact(slices.Clone(words)); len(same) == 1 {
 		words = same
 	}
-	return several(words)
+	return cmp.Or(strings.Join(words, ","), "-")
 }
 
 func candidateNames(e inspect.Election) string {
@@ -111,21 +121,10 @@ func candidateNames(e inspect.Election) string {
 	for _, c := range e.Candidates {
 		names = append(names, c.Identity)
 	}
-	return several(names)
+	return cmp.Or(strings.Join(names, ","), "-")
 }
 
-// maxWords bounds the words of a cell. All rows of a table are as wide as the widest, and any writer of Leases can add candidates.
-const maxWords = 10
-
-// several returns the first words and the number of the others.
-func several(words []string) string {
-	if more := len(words) - maxWords; more > 0 {
-		words = append(slices.Clone(words[:maxWords]), fmt.Sprintf("and %d more", more))
-	}
-	return cmp.Or(strings.Join(words, ","), "-")
-}
-
-func stateCell(e inspect.Election) cell {
+func stateCell(e inspect.Election, findings []diagnosis.Finding) cell {
 	words := []string{e.StateText()}
 	colour := map[inspect.State]string{
 		inspect.Leads: green, inspect.Unreadable: red, inspect.Expired: red,
@@ -145,7 +144,7 @@ func stateCell(e inspect.Election) cell {
 	if e.Hold != nil {
 		words = append(words, e.Hold.Reason)
 	}
-	if len(e.Problems) > 0 || slices.ContainsFunc(e.Obstacles, func(o inspect.Obstacle) bool { return o.Severe }) {
+	if of := diagnosis.Of(e, findings); len(of) > 0 && of[0].Severity == diagnosis.Problem {
 		words = append(words, "see explain")
 		colour = red
 	}

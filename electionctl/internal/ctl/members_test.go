@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/internal/testutil/harness"
@@ -50,6 +52,19 @@ func (e *environment) completes(words string, args ...string) {
 	harness.Until(e.t, "completion of "+strings.Join(args, " "), func() bool {
 		return strings.Contains(e.run(append([]string{"__complete"}, args...)...).out, words)
 	})
+}
+
+// -o wide prints each candidate.
+func TestCandidateNames_All(t *testing.T) {
+	var e inspect.Election
+	for i := range 60 {
+		e.Candidates = append(e.Candidates, inspect.Candidate{Identity: fmt.Sprint("p", i), Witness: fmt.Sprint("w", i%2)})
+	}
+	for _, got := range []string{candidateNames(e), witnesses(e.Candidates)} {
+		if words := strings.Split(got, ","); len(words) != 60 {
+			t.Errorf("got %q", got)
+		}
+	}
 }
 
 func TestMembers(t *testing.T) {

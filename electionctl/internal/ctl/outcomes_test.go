@@ -49,7 +49,7 @@ func TestDoctor_Outcomes(t *testing.T) {
 		want    string
 	}{
 		"healthy":        {ourRecord, ourMarker, []member{leader, other}, "stable", Done, "leaders         ok        each election has a leader and another candidate that can lead\ndefault         ok        the default revision is stable"},
-		"no process":     {free, "", nil, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          Start the pods of a candidate.\n                          → kubectl -n NAMESPACE get deployments,pods"},
+		"no process":     {free, "", nil, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          Start the pods of a candidate. Only their logs have the reason if they run.\n                          → kubectl -n NAMESPACE get deployments,pods"},
 		"not acquired":   {free, "", []member{leader, other}, "", unhealthy, "candidates: pilot-1 (ready), pilot-2 (ready)\n                          Only the log of the candidate has the reason.\n                          → kubectl -n NAMESPACE logs pilot-1"},
 		"stopped":        {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.election.BackingOff = true }), other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock, but it stopped leading and does not campaign yet"},
 		"not warm":       {free, "", []member{changed(other, func(m *member) { m.election.Warm = false })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-2 (not warm)"},

@@ -139,7 +139,7 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := c.judgeUnreachable(to); err != nil {
+	if err := c.judgeUnreachable(to, out); err != nil {
 		return err
 	}
 	if err := c.precheck(ctx, to, declarations, out); err != nil {
@@ -178,12 +178,12 @@ func (c Config) withoutTest(out io.Writer, to *connection, declarations []fence.
 
 // judgeUnreachable returns an error if unreachable API servers prevent the installation: old policies must not be removed before
 // each API server has the new ones.
-func (c Config) judgeUnreachable(to *connection) error {
+func (c Config) judgeUnreachable(to *connection, out io.Writer) error {
 	if len(to.unreachable) == 0 {
 		return nil
 	}
 	if err := Judge(to.unreachable, c.Judging); err != nil {
-		return fmt.Errorf("nothing was changed: %w", err)
+		return errors.Join(c.print(out, to.unreachable), fmt.Errorf("nothing was changed: %w", err))
 	}
 	return nil
 }

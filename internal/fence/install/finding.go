@@ -52,37 +52,26 @@ type Judging struct {
 	Strict bool
 }
 
-// Judge returns an error that names the findings that are not accepted.
+// Judge returns an error with the number of findings that are not accepted. The caller prints the findings.
 func Judge(findings []Finding, by Judging) error {
-	var fails, unclear []error
+	fails, unclear := 0, 0
 	for _, f := range findings {
-		switch err := fmt.Errorf("%s: %s", f.What, f.Why); {
+		switch {
 		case f.Verdict == Fails:
-			fails = append(fails, err)
+			fails++
 		case f.Verdict == Undecided && (by.Strict || !by.AllowUnclear), f.Verdict == Skipped && by.Strict:
-			unclear = append(unclear, err)
+			unclear++
 		}
 	}
 	switch {
 	case len(findings) == 0:
 		return errors.New("nothing was checked")
-	case len(fails) > 0:
-		return fmt.Errorf("the fence is not in effect: %d of %d checks failed: %w", len(fails), len(findings), few(fails))
-	case len(unclear) > 0 && by.Strict:
-		return fmt.Errorf("%d of %d checks could not be made (--strict requires all): %w", len(unclear), len(findings), few(unclear))
-	case len(unclear) > 0:
-		return fmt.Errorf("%d of %d checks could not be made (use --allow-unclear to accept this): %w", len(unclear), len(findings), few(unclear))
+	case fails > 0:
+		return fmt.Errorf("the fence is not in effect: %d of %d checks failed", fails, len(findings))
+	case unclear > 0 && by.Strict:
+		return fmt.Errorf("%d of %d checks could not be made (--strict requires all)", unclear, len(findings))
+	case unclear > 0:
+		return fmt.Errorf("%d of %d checks could not be made (use --allow-unclear to accept this)", unclear, len(findings))
 	}
 	return nil
-}
-
-// named is the number of findings that an error names. The others are in the list of findings.
-const named = 3
-
-// few joins the first errors.
-func few(errs []error) error {
-	if more := len(errs) - named; more > 0 {
-		errs = append(errs[:named:named], fmt.Errorf("and %d more", more))
-	}
-	return errors.Join(errs...)
 }
