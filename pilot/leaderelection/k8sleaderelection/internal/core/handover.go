@@ -96,16 +96,23 @@ func (c Config) ignoresRequests(s *State) bool {
 	return s.Requesting.Ignored > longest
 }
 
-// mayRequest reports whether there is a reason to request a handover: higher rank without a hold, or an unfit
-// leader.
-func (c Config) mayRequest(s *State, now Instant) bool {
-	return c.acceptsRequests(s) && !s.Unfit && !s.Barred && now >= c.uncoordinatedTime(s) &&
-		(s.Snap.Annotations.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds())
+// requestFrom returns from when there is a reason to request a handover: higher rank without a hold, or an unfit leader. Never: there
+// is none.
+func (c Config) requestFrom(s *State) Instant {
+	switch {
+	case !c.acceptsRequests(s) || s.Unfit || s.Barred:
+	case s.Snap.Annotations.Marker.Unfit:
+		return c.uncoordinatedTime(s)
+	case !c.External && c.outranks(s):
+		return max(c.uncoordinatedTime(s), s.holdEnds())
+	}
+	return Never
 }
 
-// WantsHandover is mayRequest for reports. It is also true if a request waits for its turn or was refused.
+// WantsHandover reports whether there is a reason to request a handover now. It is also true if a request waits for its turn or was
+// refused.
 func (c Config) WantsHandover(s *State, now Instant) bool {
-	return s.Phase == Following && c.mayRequest(s, now)
+	return s.Phase == Following && c.requestFrom(s) <= now
 }
 
 // decideRequest sends a handover request and waits for the handover. A challenger with a pending request also

@@ -64,7 +64,7 @@ func (c Config) observeHerd(s *State, v sighting) Herd {
 	case s.Known == Unread:
 	case v.Held() && v.Record.Holder != c.Self && !v.Nominated() && !record.SameHolder(s.Snap, v.Snapshot):
 		event, _ = c.claimTime(s, v.at)
-	case v.Addressed() && r.Identity != c.Self && r.Renewed(s.Snap.Annotations.Request) && c.mayRequest(s, v.at):
+	case v.Addressed() && r.Identity != c.Self && r.Renewed(s.Snap.Annotations.Request) && c.requestFrom(s) <= v.at:
 		event = s.reasonToRequest(v.at)
 	}
 	waited := min(event.Until(v.at), c.RankDelay) // a slow API server is no reason to shorten a window faster

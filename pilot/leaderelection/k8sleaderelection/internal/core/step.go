@@ -153,11 +153,11 @@ func (c Config) decideFollowing(s *State, now ClockReading, a Action) Action {
 		}
 		a = a.wake(at)
 	}
-	if c.mayRequest(s, now.Mono) && now.Mono >= c.backOffEnds(s) && now.Mono < c.ExpiresAt(s) {
+	switch at := max(c.requestFrom(s), c.backOffEnds(s)); {
+	case at > now.Mono:
+		a = a.wake(at)
+	case now.Mono < c.ExpiresAt(s):
 		return c.decideRequest(s, now, a)
-	}
-	if ends := s.holdEnds(); ends > now.Mono {
-		a = a.wake(ends)
 	}
 	return c.decideClaim(s, now, a)
 }

@@ -229,7 +229,7 @@ func (w *world) checkSettled() {
 }
 
 // postponed repeats checkSettled later if a leader refuses the requests of nominees that failed before
-// the calm, or if a coordinator prefers a candidate again after a pause.
+// the calm, if a cool-down has just ended or ends in the quiet time, or if a coordinator prefers a candidate again after a pause.
 func (w *world) postponed() bool {
 	rest := w.rest
 	if w.refusing > 0 {
@@ -238,6 +238,9 @@ func (w *world) postponed() bool {
 	for _, n := range w.nodes {
 		if n.p != nil && n.p.s.Failed.Until != 0 {
 			rest = max(rest, n.clocks.when(n.p.s.Failed.Until).add(w.timing.bound()))
+		}
+		if n.p != nil && n.p.cooledUntil != 0 && n.clocks.when(n.p.cooledUntil) < w.end {
+			rest = max(rest, n.clocks.when(n.p.cooledUntil).add(w.timing.bound()))
 		}
 	}
 	for _, c := range w.coordinators {

@@ -27,7 +27,7 @@ func (c *checks) excused(p *process, q *peer, work *peerWork) bool {
 		return true // the record of p was removed before its reply, and q found no lock
 	case work.term.overwrote(p.acked):
 		return true // q acquired the lock from p, which has not seen that yet
-	case work.term.letGo && !slices.Contains(p.seenTerms, work.term):
+	case (work.term.letGo || work.term.leftTo == p.id) && !slices.Contains(p.seenTerms, work.term):
 		return true
 	}
 	return p.unknowableTerm(work.term)

@@ -76,6 +76,7 @@
 //   - a peer that overwrites an incumbent leader, until that leader has seen it and drained
 //   - a peer whose record another peer cleared, as the release of client-go can do
 //   - peers overwritten by peers that then released, for a candidate that saw no record of theirs
+//   - peers overwritten by a user who then emptied the record, for such a candidate if the only marker that is left is its own
 //   - paused peers, which have no gate
 //   - peers with a stopped wall clock, whose renewals change nothing
 //   - an istiod with a shorter lease than the leader, because it judges the leader by its own lease

@@ -307,7 +307,10 @@ func (w *world) byHand(v view) {
 	if t := w.store.now.term; t != nil && t.q != nil {
 		t.wiped = true // as its own release would
 	}
-	if marked := v.snap.Annotations.Marker != (core.Marker{}); marked {
+	if m := v.snap.Annotations.Marker; m != (core.Marker{}) {
+		for t := w.store.now.term; t != nil; t = t.prev {
+			t.leftTo = m.Identity
+		}
 		v.term = &term{emptied: true}
 		w.store.foreignEdit(v, false)
 		return

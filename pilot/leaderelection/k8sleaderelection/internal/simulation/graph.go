@@ -58,7 +58,7 @@ var unread = map[string]bool{
 	"process.timer": true, "process.returns": true, "process.watch": true, "process.watched": true, "process.calls": true, "process.turnsAt": true,
 	"process.turns": true, "process.sentCalls": true, "process.sentReads": true, "process.sentAtCheck": true, "process.efforts": true,
 	"process.askedAt": true, "process.lag": true, "process.startedAt": true, "process.n": true, "process.fresh": true,
-	"process.ackedFirst": true, "process.wroteAt": true, "call.firstSent": true,
+	"process.cooledUntil": true, "process.ackedFirst": true, "process.wroteAt": true, "call.firstSent": true,
 	"call.base": true, "call.attempts": true, "call.answered": true, "call.rejected": true, "call.after": true, "call.sentAt": true, "call.foreign": true,
 	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
 	"Snapshot.Sum": true, "sight.sum": true, "witness.oustedKey": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,

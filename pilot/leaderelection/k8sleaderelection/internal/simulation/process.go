@@ -50,10 +50,11 @@ type process struct {
 	ackedOlder  core.ClockReading // of the write before
 	ackedAt     Time
 	anyAck      bool
-	pausedAt    Time // last true time at which it was paused, or -1
-	troubledAt  Time // last fault that kept it from renewing
-	lateUntil   Time // arrival of the last event that needs longer than a RetryPeriod
-	stopAsked   bool // a stop or a failed run function explains the end of its term
+	pausedAt    Time         // last true time at which it was paused, or -1
+	troubledAt  Time         // last fault that kept it from renewing
+	lateUntil   Time         // arrival of the last event that needs longer than a RetryPeriod
+	cooledUntil core.Instant // end of its last cool-down
+	stopAsked   bool         // a stop or a failed run function explains the end of its term
 	seen        witness
 	newestWrite core.Write        // its newest acknowledged write
 	wrote       [4]core.Write     // its latest writes
@@ -105,6 +106,7 @@ func (p *process) input(in core.Input, v view) {
 	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
 	p.register()
+	p.cooledUntil = max(p.cooledUntil, p.s.BackOff.CoolDown)
 	if w.choosing.on {
 		p.s.Effort.Herd = core.Herd{} // turns are random
 	}

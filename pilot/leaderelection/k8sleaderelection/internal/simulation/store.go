@@ -26,6 +26,7 @@ type term struct {
 	wiped       bool           // it was a term of another peer
 	named       bool           // a coordinator named the holder, which has not written yet
 	emptied     bool           // a user removed the holder, and a marker is left
+	leftTo      string         // the same for a term before it: the candidate in the marker
 	forged      bool           // a user wrote annotations next to it
 	namesake    bool           // term of a peer with the marker of an incumbent process of its name
 }
