@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 const (
@@ -258,10 +260,7 @@ func (f *Follower) pause(ctx context.Context, failed int, err error) {
 	if f.Pause != nil {
 		d = f.Pause(err, d)
 	}
-	select {
-	case <-time.After(d/2 + rand.N(d)):
-	case <-ctx.Done():
-	}
+	_ = apirequest.Pause(ctx, d/2+rand.N(d)) // Run sees the end of ctx
 }
 
 // ByName selects one object. RBAC rules with resourceNames permit only such lists and watches.

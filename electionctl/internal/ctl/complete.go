@@ -14,7 +14,11 @@ import (
 // completeWithin limits the time of a completion.
 const completeWithin = 2 * time.Second
 
-func (p *Program) offer(cmd *cobra.Command, of func(inspect.Election) []string) ([]string, cobra.ShellCompDirective) {
+// offer returns words for an argument or a flag. A command with all its arguments needs none.
+func (p *Program) offer(cmd *cobra.Command, needed bool, of func(inspect.Election) []string) ([]string, cobra.ShellCompDirective) {
+	if !needed {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 	defer cancel()
 	var words []string
@@ -29,18 +33,12 @@ func (p *Program) offer(cmd *cobra.Command, of func(inspect.Election) []string) 
 }
 
 func (p *Program) completeElections(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return p.offer(cmd, func(e inspect.Election) []string { return []string{e.Name} })
+	return p.offer(cmd, len(args) == 0, func(e inspect.Election) []string { return []string{e.Name} })
 }
 
 // completePods offers the candidates that run in pods.
 func (p *Program) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return p.offer(cmd, func(e inspect.Election) (pods []string) {
+	return p.offer(cmd, len(args) == 0, func(e inspect.Election) (pods []string) {
 		for _, c := range e.Candidates {
 			if c.PodUID != "" {
 				pods = append(pods, c.Identity)
@@ -51,7 +49,7 @@ func (p *Program) completePods(cmd *cobra.Command, args []string, _ string) ([]s
 }
 
 func (p *Program) completeRevisions(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.offer(cmd, func(e inspect.Election) (revisions []string) {
+	return p.offer(cmd, true, func(e inspect.Election) (revisions []string) {
 		for _, c := range append(e.Candidates, inspect.Candidate{Key: e.Key}) {
 			if c.Revision() != "" {
 				revisions = append(revisions, c.Revision())

@@ -380,7 +380,7 @@ func (c *clients) alive(ctx context.Context, namespace, name string) (*corev1.Po
 }
 
 func (p *Program) completeCandidates(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.offer(cmd, func(e inspect.Election) (pods []string) {
+	return p.offer(cmd, true, func(e inspect.Election) (pods []string) {
 		for _, c := range e.Candidates {
 			if (len(args) == 0 || e.Name == args[0]) && c.Identity != e.Holder {
 				pods = append(pods, c.Identity)

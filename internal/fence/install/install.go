@@ -35,11 +35,6 @@ type Options struct {
 	Replace bool
 }
 
-// servers returns all API servers that must load the policies.
-func (o Options) servers(client kubernetes.Interface) []kubernetes.Interface {
-	return append([]kubernetes.Interface{client}, o.Servers...)
-}
-
 // Apply installs or updates a set. It returns after every API server has loaded the policies. Objects that are no longer
 // in the set are removed last, so an interrupted Apply leaves no gap. The changes are valid after an error too.
 func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, options ...Options) ([]Change, error) {

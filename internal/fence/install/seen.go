@@ -46,7 +46,7 @@ func seen(ctx context.Context, set string, client kubernetes.Interface, o Option
 	if a.err != nil {
 		return a.err
 	}
-	for i, server := range o.servers(client) {
+	for i, server := range append([]kubernetes.Interface{client}, o.Servers...) {
 		last := errors.New("no request was sent")
 		for {
 			_, err := server.CoreV1().ConfigMaps(barrierNamespace).Create(ctx, try, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
