@@ -19,7 +19,7 @@ type Trouble struct {
 	instead map[string]string
 
 	mu     sync.Mutex
-	failed map[string]error // by verb, or by name of the condition
+	failed map[string]error // by verb
 	away   error            // error of the last request, if it got no response
 }
 
@@ -60,39 +60,6 @@ func (t *Trouble) Tried(verb string, err error) {
 		t.log.Warn("permission denied", "verb", verb, "instead", t.instead[verb], "err", err)
 	default:
 		t.log.Warn("API request failed; retrying", "verb", verb, "err", err)
-	}
-}
-
-// Condition is a problem other than a failed request, for example a missing object. It is logged when it begins and when it ends.
-type Condition struct {
-	// Name identifies the condition. It differs from all verbs. The instead argument of NewTrouble may have an entry for it.
-	Name string
-	// Begins and Ends are the messages that are logged.
-	Begins, Ends string
-	// About has the keys and values of both messages.
-	About []any
-}
-
-// Observe records a condition. With a problem it holds, and Problem includes it. With nil it has ended.
-func (t *Trouble) Observe(c Condition, problem error) {
-	t.mu.Lock()
-	_, before := t.failed[c.Name]
-	if problem == nil {
-		delete(t.failed, c.Name)
-	} else {
-		t.failed[c.Name] = problem
-	}
-	t.mu.Unlock()
-	switch {
-	case before == (problem != nil):
-	case before:
-		t.log.Info(c.Ends, c.About...)
-	default:
-		about := c.About
-		if instead, ok := t.instead[c.Name]; ok {
-			about = append(slices.Clone(about), "instead", instead)
-		}
-		t.log.Warn(c.Begins, about...)
 	}
 }
 

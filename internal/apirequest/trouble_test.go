@@ -73,42 +73,6 @@ func TestTrouble_Messages(t *testing.T) {
 	}
 }
 
-// A condition is logged when it begins and when it ends.
-func TestTrouble_Conditions(t *testing.T) {
-	var out bytes.Buffer
-	tr := NewTrouble(slog.New(slog.NewTextHandler(&out, nil)), map[string]string{"no class": "it waits"})
-	class := Condition{Name: "no class", Begins: "no class", Ends: "there is a class", About: []any{"class", "a"}}
-	service := Condition{Name: "no service", Begins: "no service", Ends: "there is a service"}
-	missing := errors.New("it is missing")
-	for i, step := range []struct {
-		about   Condition
-		problem error
-		line    string // log line, or ""
-		all     string // text of Problem
-	}{
-		{class, nil, "", ""},
-		{class, missing, `level=WARN msg="no class" class=a instead="it waits"`, "it is missing"},
-		{class, errors.New("another text"), "", "another text"},
-		{service, missing, `level=WARN msg="no service"`, "another text\nit is missing"},
-		{class, nil, `level=INFO msg="there is a class" class=a`, "it is missing"},
-		{class, nil, "", "it is missing"},
-		{service, nil, `level=INFO msg="there is a service"`, ""},
-	} {
-		out.Reset()
-		tr.Observe(step.about, step.problem)
-		if _, got, _ := strings.Cut(strings.TrimSpace(out.String()), " "); got != step.line {
-			t.Errorf("step %d: it says %q, want %q", i, got, step.line)
-		}
-		got := ""
-		if problem := tr.Problem(); problem != nil {
-			got = problem.Error()
-		}
-		if got != step.all {
-			t.Errorf("step %d: the problem is %q, want %q", i, got, step.all)
-		}
-	}
-}
-
 func TestOutdated(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	for want, errs := range map[bool][]error{

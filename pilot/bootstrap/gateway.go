@@ -33,7 +33,7 @@ func gatewayDeployment(client kube.Client, config Config, tools tools) (job, err
 	if err != nil {
 		return nil, err
 	}
-	tools.tags.AddHandler(func(sets.Set[string]) { c.Refresh() })
+	tools.tags.AddHandler(func(sets.Set[string]) { c.EnqueueAll() })
 	return c, nil
 }
 

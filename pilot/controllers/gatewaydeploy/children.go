@@ -38,7 +38,7 @@ type child[T reconcile.Object] struct {
 // watchChild adds a kind. keep drops the fields of managed objects that an apply cannot own. Of other
 // objects only the identity is kept.
 func watchChild[T reconcile.Object](c *Controller, kind Kind, from reconcile.Source, keep func(T) T) children {
-	return child[T]{kind, reconcile.Watch(c.loop, reconcile.Kind[key, T]{
+	return child[T]{kind, reconcile.Watch(c.Controller, reconcile.Kind[key, T]{
 		Name: kind.Resource().Resource, From: from,
 		Keep: func(o T) T { return kept(kind, o, keep) },
 		Keys: func(o T) []key {

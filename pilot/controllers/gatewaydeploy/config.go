@@ -35,7 +35,7 @@ type Config struct {
 	// Objects lists objects that Gateways get also without an overlay: "podDisruptionBudget" (with two or more replicas) and "networkPolicy".
 	Objects []string
 	// IsMine reports whether a Gateway belongs to this revision. The metadata includes the label
-	// istio.io/rev of the namespace if the Gateway has none. Call Refresh when its results change. If nil,
+	// istio.io/rev of the namespace if the Gateway has none. Call EnqueueAll when its results change. If nil,
 	// all Gateways belong to this revision.
 	IsMine func(metav1.ObjectMeta) bool
 	// Await blocks until the inputs of IsMine are up to date. It is called before each reconcile. Optional.

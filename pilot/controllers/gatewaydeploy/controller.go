@@ -38,8 +38,9 @@ type key = types.NamespacedName
 
 // Controller deploys Gateways.
 type Controller struct {
+	*reconcile.Controller[key]
+
 	config Config
-	loop   *reconcile.Controller[key]
 	writer gatewayclient.GatewaysGetter
 
 	gateways   *reconcile.Cache[key, *gateway.Gateway]
@@ -67,7 +68,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		Begins: "Gateway cannot be deployed", Over: "Gateway can be deployed again", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
-	c.loop, err = reconcile.New(client, reconcile.Config[key]{
+	c.Controller, err = reconcile.New(client, reconcile.Config[key]{
 		Name: "gateway deployment controller", Reconcile: c.reconcile, Await: config.Await, First: c.incomplete, Idle: "no Gateway is deployed",
 		Namespace: func(of key) string { return of.Namespace },
 		Failing:   c.failing, Logger: config.Logger,
@@ -75,7 +76,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	writer, err := gatewayclient.NewForConfig(c.loop.Client().RESTConfig())
+	writer, err := gatewayclient.NewForConfig(c.Client().RESTConfig())
 	if err != nil {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
@@ -94,8 +95,8 @@ func New(client kube.Client, config Config) (*Controller, error) {
 
 // watch declares the caches of the controller.
 func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
-	kube := c.loop.Client().Kube()
-	c.gateways = reconcile.Watch(c.loop, reconcile.Kind[key, *gateway.Gateway]{
+	kube := c.Client().Kube()
+	c.gateways = reconcile.Watch(c.Controller, reconcile.Kind[key, *gateway.Gateway]{
 		Name: "gateways", From: reconcile.From(reader.Gateways(""), reconcile.Selector{}), Keep: keepGateway,
 		Keys: func(gw *gateway.Gateway) []key { return append(c.indexed(byLabel, labelled(gw)), keyOf(gw)) },
 		Indexes: map[string]func(*gateway.Gateway) []string{
@@ -116,11 +117,11 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 			},
 		},
 	})
-	c.classes = reconcile.Watch(c.loop, reconcile.Kind[key, *gateway.GatewayClass]{
+	c.classes = reconcile.Watch(c.Controller, reconcile.Kind[key, *gateway.GatewayClass]{
 		Name: "gatewayclasses", From: reconcile.From(reader.GatewayClasses(), reconcile.Selector{}), Keep: keepClass,
 		Keys: func(class *gateway.GatewayClass) []key { return c.indexed(byClass, class.Name) },
 	})
-	c.configMaps = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.ConfigMap]{
+	c.configMaps = reconcile.Watch(c.Controller, reconcile.Kind[key, *corev1.ConfigMap]{
 		Name: "configmaps", From: reconcile.From(kube.CoreV1().ConfigMaps(""), reconcile.Selector{}),
 		Keep: c.keepConfigMap, Keys: c.affected,
 		Indexes: map[string]func(*corev1.ConfigMap) []string{byDefaults: func(configMap *corev1.ConfigMap) []string {
@@ -133,7 +134,7 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 	c.template = reconcile.Derive(c.configMaps, parsedTemplate)
 	c.overlay = reconcile.Derive(c.configMaps, overlayOf)
 	// A Gateway without a revision label has the revision of its namespace.
-	c.namespaces = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Namespace]{
+	c.namespaces = reconcile.Watch(c.Controller, reconcile.Kind[key, *corev1.Namespace]{
 		Name: "namespaces", From: reconcile.From(kube.CoreV1().Namespaces(), reconcile.Selector{}), Keep: keepNamespace,
 		Keys: func(namespace *corev1.Namespace) []key { return c.indexed(byNamespace, namespace.Name) },
 	})
@@ -161,25 +162,6 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 			func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy { return o }),
 	}
 }
-
-// Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
-// filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
-func (c *Controller) Warm(ctx context.Context) error {
-	return c.loop.Warm(ctx)
-}
-
-// Run deploys Gateways until ctx is done. It returns nil after all writes have ended.
-func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
-
-// Close stops the caches that Warm started and waits until they have ended. Warm can be called
-// again afterwards.
-func (c *Controller) Close() { c.loop.Close() }
-
-// Problem returns the error that keeps the caches from being filled or up to date, or nil.
-func (c *Controller) Problem() error { return c.loop.Problem() }
-
-// Refresh reconciles all Gateways. Call it when the results of IsMine change.
-func (c *Controller) Refresh() { c.loop.EnqueueAll() }
 
 func keyOf(o metav1.Object) key { return key{Namespace: o.GetNamespace(), Name: o.GetName()} }
 
@@ -273,7 +255,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 		if step.Action == actionLeave || noAccount && step.Kind == Deployment {
 			continue
 		}
-		err := c.children[step.Kind].write(ctx, c.loop.Client(), of, step)
+		err := c.children[step.Kind].write(ctx, c.Client(), of, step)
 		rejected = append(rejected, rejection(err))
 		errs = append(errs, err)
 		if step.Kind == ServiceAccount {

@@ -357,7 +357,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				cause func()
 				want  bool
 			}{
-				"Refresh":                       {c.Refresh, true},
+				"EnqueueAll":                    {func() { c.EnqueueAll() }, true},
 				"parameters":                    {func() { server.Put(overlay("shop", "params", "")) }, true},
 				"other ConfigMap":               {func() { server.Put(overlay("shop", "other", "")) }, false},
 				"defaults of the class":         {func() { server.Put(overlay("system", "defaults", "istio")) }, true},

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"go.uber.org/atomic"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +40,6 @@ type caches struct {
 	classCache    *reconcile.Cache[key, *gateway.GatewayClass]
 	gatewayCache  *reconcile.Cache[key, *gateway.Gateway]
 	routeCaches   map[string]*reconcile.Cache[key, *route] // by kind
-	served        map[string]*atomic.Bool                  // by kind of routes
 	grantCache    *reconcile.Cache[key, *gateway.ReferenceGrant]
 	spaceCache    *reconcile.Cache[key, *corev1.Namespace]
 	serviceCache  *reconcile.Cache[key, *corev1.Service]
@@ -100,10 +98,7 @@ func (c *caches) watchGateways(loop *reconcile.Controller[key], api clients) {
 // watchRoutes declares a cache for each kind of routes. All Gateways depend on the kinds that are served.
 func (c *caches) watchRoutes(loop *reconcile.Controller[key], api clients) {
 	c.routeCaches = map[string]*reconcile.Cache[key, *route]{}
-	c.served = map[string]*atomic.Bool{}
 	for kind, resource := range routeKinds {
-		served := &atomic.Bool{}
-		c.served[kind] = served
 		c.routeCaches[kind] = reconcile.Watch(loop, reconcile.Kind[key, *route]{
 			Name: resource, From: reconcile.From(api.routes(resource, ""), reconcile.Selector{}),
 			Keep: func(o *route) *route {
@@ -116,10 +111,7 @@ func (c *caches) watchRoutes(loop *reconcile.Controller[key], api clients) {
 				byNamespace: func(o *route) []string { return []string{o.Namespace} }, byParent: parentNames, byBackend: backendNames,
 				byReferred: func(o *route) []string { return namespacesOf(backendNames(o)) },
 			},
-			Served: func(is bool) {
-				served.Store(is)
-				loop.EnqueueAll()
-			},
+			Optional: true,
 		})
 	}
 }

@@ -35,7 +35,7 @@ func (c *caches) grants(namespace string) []*gateway.ReferenceGrant {
 	return c.grantCache.By(byNamespace, namespace)
 }
 
-func (c *caches) serves(kind string) bool { return c.served[kind].Load() }
+func (c *caches) serves(kind string) bool { return c.routeCaches[kind].Served() }
 
 func (c *caches) routes(namespace, name string) []*route {
 	return c.routesBy(byParent, namespace+"/"+name)

@@ -20,7 +20,8 @@ const classKind = "GatewayClass"
 
 // Controller writes the status of GatewayClasses, Gateways and routes.
 type Controller struct {
-	loop   *reconcile.Controller[key]
+	*reconcile.Controller[key]
+
 	config Config
 	api    clients
 	caches
@@ -38,40 +39,21 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		Begins: "status is not written completely", Over: "status is written completely again", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
-	c.loop, err = reconcile.New(client, reconcile.Config[key]{
+	c.Controller, err = reconcile.New(client, reconcile.Config[key]{
 		Name: name, Namespace: func(k key) string { return k.namespace },
 		Reconcile: c.reconcile, Await: config.Tags.AwaitCurrent, Failing: c.failing, Idle: "no status of Gateways and routes is written",
-		Logger: config.Logger,
+		Background: func(context.Context) { c.Enqueue(key{classKind, "", reconcile.GatewayClass}) }, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if c.api, err = connect(c.loop.Client().RESTConfig()); err != nil {
+	if c.api, err = connect(c.Client().RESTConfig()); err != nil {
 		return nil, fmt.Errorf("%s: create Gateway API client: %w", name, err)
 	}
-	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)
-	c.grace = reconcile.NewGrace(func(k key) { c.loop.Enqueue(k) })
-	config.Tags.AddHandler(func(sets.Set[string]) { c.loop.EnqueueAll(key{classKind, "", reconcile.GatewayClass}) })
+	c.watch(c.Controller, c.api, c.Client().Kube(), config.Tags)
+	c.grace = reconcile.NewGrace(func(k key) { c.Enqueue(k) })
+	config.Tags.AddHandler(func(sets.Set[string]) { c.EnqueueAll(key{classKind, "", reconcile.GatewayClass}) })
 	return c, nil
-}
-
-// Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
-// filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
-func (c *Controller) Warm(ctx context.Context) error {
-	return c.loop.Warm(ctx)
-}
-
-// Close stops the caches that Warm started and waits until they have ended. Warm can be called
-// again afterwards.
-func (c *Controller) Close() { c.loop.Close() }
-
-// Problem returns the error that keeps the caches from being filled or up to date, or nil.
-func (c *Controller) Problem() error { return c.loop.Problem() }
-
-// Run writes statuses until ctx is done. It returns nil after everything it started and all its writes
-// have ended.
-func (c *Controller) Run(ctx context.Context) error {
-	return c.loop.Run(ctx, func(context.Context) { c.loop.Enqueue(key{classKind, "", reconcile.GatewayClass}) })
 }
 
 // reconcile updates the status of one object.

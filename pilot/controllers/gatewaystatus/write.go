@@ -33,7 +33,7 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	case have == nil:
 		created, err := c.api.GatewayClasses().Create(ctx, newClass(), metav1.CreateOptions{})
 		if err == nil {
-			defer c.loop.Enqueue(k) // to write its status, after the answer is recorded
+			defer c.Enqueue(k) // to write its status, after the answer is recorded
 		}
 		return target.Answered(nil, created, err, "create GatewayClass "+k.name)
 	case have.Spec.ControllerName != reconcile.GatewayController || have.DeletionTimestamp != nil:

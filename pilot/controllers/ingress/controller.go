@@ -3,31 +3,31 @@ package ingress
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
+	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // Controller writes the status of Ingresses. Its keys are the names of Ingresses.
 type Controller struct {
-	loop      *reconcile.Controller[key]
+	*reconcile.Controller[key]
+
 	config    Config
 	ingresses *reconcile.Cache[key, *networkingv1.Ingress]
 	classes   *reconcile.Cache[key, *networkingv1.IngressClass]
 	services  *reconcile.Cache[key, *corev1.Service]
 	pods      *reconcile.Cache[key, *corev1.Pod]
 	nodes     *reconcile.Cache[key, *corev1.Node]
-	trouble   *apirequest.Trouble // logs whether the Service exists
+	absent    atomic.Bool // the Service does not exist, as logged
 	problems  *reconcile.Problems[key]
 	grace     *reconcile.Grace[key] // of the Service
 }
@@ -44,26 +44,26 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	config.Mode, _ = ParseMode(string(config.Mode)) // validated
 	config.Logger = cmp.Or(config.Logger, slog.Default())
-	c := &Controller{config: config, trouble: apirequest.NewTrouble(config.Logger, nil), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+	c := &Controller{config: config, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "Ingress gets no status", Over: "Ingress problem is solved", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
-	c.loop, err = reconcile.New(client, reconcile.Config[key]{
+	c.Controller, err = reconcile.New(client, reconcile.Config[key]{
 		Name: name, Namespace: func(k key) string { return k.Namespace },
 		Reconcile: c.reconcile, Failing: c.failing, Idle: "no status is written", Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.grace = reconcile.NewGrace(func(key) { c.loop.EnqueueAll() })
+	c.grace = reconcile.NewGrace(func(key) { c.EnqueueAll() })
 	c.watch()
 	return c, nil
 }
 
 // watch declares the caches of the controller.
 func (c *Controller) watch() {
-	core, networking := c.loop.Client().Kube().CoreV1(), c.loop.Client().Kube().NetworkingV1()
-	c.ingresses = reconcile.Watch(c.loop, reconcile.Kind[key, *networkingv1.Ingress]{
+	core, networking := c.Client().Kube().CoreV1(), c.Client().Kube().NetworkingV1()
+	c.ingresses = reconcile.Watch(c.Controller, reconcile.Kind[key, *networkingv1.Ingress]{
 		Name: "ingresses", From: reconcile.From(networking.Ingresses(""), reconcile.Selector{}), Keep: slimIngress,
 		Keys: func(i *networkingv1.Ingress) []key { return []key{nameOf(i)} },
 		Indexes: map[string]func(*networkingv1.Ingress) []string{byClass: func(i *networkingv1.Ingress) []string {
@@ -73,17 +73,17 @@ func (c *Controller) watch() {
 			return []string{*i.Spec.IngressClassName}
 		}},
 	})
-	c.classes = reconcile.Watch(c.loop, reconcile.Kind[key, *networkingv1.IngressClass]{
+	c.classes = reconcile.Watch(c.Controller, reconcile.Kind[key, *networkingv1.IngressClass]{
 		Name: "ingressclasses", From: reconcile.From(networking.IngressClasses(), reconcile.Selector{}), Keep: slimClass,
 		Keys: func(class *networkingv1.IngressClass) []key { return names(c.ingresses.By(byClass, class.Name)) },
 	})
 	if c.config.Pods == nil {
-		c.services = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Service]{
+		c.services = reconcile.Watch(c.Controller, reconcile.Kind[key, *corev1.Service]{
 			Name: "services", From: reconcile.From(core.Services(c.config.Service.Namespace), reconcile.Selector{Fields: "metadata.name=" + c.config.Service.Name}),
 			Keep: slimService, Keys: func(*corev1.Service) []key { return names(c.ingresses.List()) },
 		})
 	}
-	c.pods = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Pod]{
+	c.pods = reconcile.Watch(c.Controller, reconcile.Kind[key, *corev1.Pod]{
 		Name: "pods", From: reconcile.From(core.Pods(c.config.Service.Namespace), reconcile.Selector{}), Keep: slimPod,
 		Keys: func(p *corev1.Pod) []key {
 			if service := c.service(); service == nil || !selects(service, p) {
@@ -92,7 +92,7 @@ func (c *Controller) watch() {
 			return c.affectedByNodes()
 		},
 	})
-	c.nodes = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Node]{
+	c.nodes = reconcile.Watch(c.Controller, reconcile.Kind[key, *corev1.Node]{
 		Name: "nodes", From: reconcile.From(core.Nodes(), reconcile.Selector{}), Keep: slimNode,
 		Keys: func(*corev1.Node) []key { return c.affectedByNodes() },
 	})
@@ -117,21 +117,6 @@ func names(ingresses []*networkingv1.Ingress) []key {
 	}
 	return all
 }
-
-// Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
-// filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
-func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
-
-// Run writes the status of Ingresses until ctx is done. It returns nil after everything it started
-// and all its writes have ended.
-func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
-
-// Close stops the caches that Warm started and waits until they have ended. Warm can be called
-// again afterwards.
-func (c *Controller) Close() { c.loop.Close() }
-
-// Problem returns the error that keeps the caches from being filled or up to date, or nil.
-func (c *Controller) Problem() error { return c.loop.Problem() }
 
 // service returns the Service of the gateway, or nil if it does not exist. For Pods without a Service it returns a Service that
 // selects them and has no addresses of its own.
@@ -165,7 +150,7 @@ func (c *Controller) reconcile(ctx context.Context, name key) error {
 	// A patch keeps the fields that the cache drops. Version and UID make the API server reject it
 	// if the Ingress has changed.
 	body := reconcile.MergePatch(have, nil, map[string]any{"status": map[string]any{"loadBalancer": map[string]any{"ingress": wanted}}})
-	got, err := c.loop.Client().Kube().NetworkingV1().Ingresses(name.Namespace).
+	got, err := c.Client().Kube().NetworkingV1().Ingresses(name.Namespace).
 		Patch(ctx, name.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	return target.Answered(have, got, err, "update status of Ingress "+name.String())
 }
@@ -181,23 +166,19 @@ func (c *Controller) class(ingress *networkingv1.Ingress) *networkingv1.IngressC
 // addresses returns the addresses of the Service, and logs a change of its existence. known is false while Ingresses keep theirs.
 func (c *Controller) addresses() (all []address, known bool) {
 	service := c.service()
+	if absent := service == nil; c.absent.Swap(absent) != absent {
+		if absent {
+			c.config.Logger.Warn("gateway Service does not exist; Ingresses keep their status", "service", c.config.Service)
+		} else {
+			c.config.Logger.Info("gateway Service exists now", "service", c.config.Service)
+		}
+	}
 	if service == nil {
-		c.trouble.Observe(c.missing(), errors.New("gateway Service does not exist"))
 		return nil, false
 	}
-	c.trouble.Observe(c.missing(), nil)
 	all = addressesOf(service, c.pods.List(), func(name string) *corev1.Node { return c.nodes.Get("", name) })
 	// A Service that was recreated gets its addresses later.
 	return all, !c.grace.Keeps(c.config.Service, service.UID, len(all) > 0)
-}
-
-// missing returns the condition that the Service does not exist.
-func (c *Controller) missing() apirequest.Condition {
-	return apirequest.Condition{
-		Name:   "missing service",
-		Begins: "gateway Service does not exist; Ingresses keep their status",
-		Ends:   "gateway Service exists now", About: []any{"service", c.config.Service},
-	}
 }
 
 // failing records an Event with the error on an Ingress.

@@ -15,7 +15,8 @@ import (
 
 // Controller distributes the CA bundle to every namespace. Its keys are namespace names.
 type Controller struct {
-	loop       *reconcile.Controller[string]
+	*reconcile.Controller[string]
+
 	config     Config
 	excluded   sets.Set[string]
 	selectors  []labels.Selector
@@ -38,18 +39,19 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	c.selectors, _ = config.selectors() // validated
 	var err error
-	c.loop, err = reconcile.New(client, reconcile.Config[string]{
+	c.Controller, err = reconcile.New(client, reconcile.Config[string]{
 		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "CA bundle is not distributed", Logger: config.Logger,
+		Background: func(ctx context.Context) { c.bundle.follow(ctx, func() { c.EnqueueAll() }) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	core := c.loop.Client().Kube().CoreV1()
-	c.namespaces = reconcile.Watch(c.loop, reconcile.Kind[string, *corev1.Namespace]{
+	core := c.Client().Kube().CoreV1()
+	c.namespaces = reconcile.Watch(c.Controller, reconcile.Kind[string, *corev1.Namespace]{
 		Name: "namespaces", From: reconcile.From(core.Namespaces(), reconcile.Selector{}), Keep: c.slimNamespace,
 		Keys: func(n *corev1.Namespace) []string { return []string{n.Name} },
 	})
-	c.configMaps = reconcile.Watch(c.loop, reconcile.Kind[string, *corev1.ConfigMap]{
+	c.configMaps = reconcile.Watch(c.Controller, reconcile.Kind[string, *corev1.ConfigMap]{
 		Name: "configmaps", From: reconcile.From(core.ConfigMaps(""), reconcile.Selector{Fields: "metadata.name=" + ConfigMapName}),
 		Keep: slimConfigMap(c.bundle.current),
 		Keys: func(m *corev1.ConfigMap) []string { return []string{m.Namespace} },
@@ -62,23 +64,14 @@ func New(client kube.Client, config Config) (*Controller, error) {
 // of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller) Warm(ctx context.Context) error {
 	c.bundle.refresh()
-	return c.loop.Warm(ctx)
+	return c.Controller.Warm(ctx)
 }
-
-// Close stops the caches that Warm started and waits until they have ended. Warm can be called
-// again afterwards.
-func (c *Controller) Close() { c.loop.Close() }
-
-// Problem returns the error that keeps the caches from being filled or up to date, or nil.
-func (c *Controller) Problem() error { return c.loop.Problem() }
 
 // Run distributes the bundle until ctx is done. It returns nil after everything it started and
 // all its writes have ended. If there is no valid bundle yet, it waits for one.
 func (c *Controller) Run(ctx context.Context) error {
 	c.bundle.refresh()
-	return c.loop.Run(ctx, func(ctx context.Context) {
-		c.bundle.follow(ctx, func() { c.loop.EnqueueAll() })
-	})
+	return c.Controller.Run(ctx)
 }
 
 // failing records an Event with the error on the ConfigMap of a namespace. The ConfigMap may not exist.

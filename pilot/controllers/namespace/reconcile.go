@@ -54,7 +54,7 @@ func (c *Controller) create(ctx context.Context, target target, namespace, conte
 		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName, Namespace: namespace, Labels: map[string]string{configLabel: "true"}},
 		Data:       map[string]string{BundleKey: content},
 	}
-	created, err := c.loop.Client().Kube().CoreV1().ConfigMaps(namespace).Create(ctx, wanted, metav1.CreateOptions{})
+	created, err := c.Client().Kube().CoreV1().ConfigMaps(namespace).Create(ctx, wanted, metav1.CreateOptions{})
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		target.Behind(nil) // a later event will show the termination
 		return nil
@@ -69,7 +69,7 @@ func (c *Controller) patch(ctx context.Context, target target, have *corev1.Conf
 		"data":       map[string]string{BundleKey: content},
 		"binaryData": map[string]any{BundleKey: nil}, // the same key in both is invalid
 	})
-	patched, err := c.loop.Client().Kube().CoreV1().ConfigMaps(have.Namespace).
+	patched, err := c.Client().Kube().CoreV1().ConfigMaps(have.Namespace).
 		Patch(ctx, ConfigMapName, types.MergePatchType, body, metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

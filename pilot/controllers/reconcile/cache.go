@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -15,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
-
-	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // Object is a pointer to an API object.
@@ -42,13 +41,10 @@ type Kind[K comparable, T Object] struct {
 	Keys func(T) []K
 	// Indexes maps the name of an index to the function that returns the index values of an object.
 	Indexes map[string]func(T) []string
-	// Served makes the kind optional: while the API server does not serve it, its cache is empty and
-	// counts as filled. Served is called when this is first known and when it changes.
-	Served func(served bool)
+	// Optional makes an API server that does not serve the kind no problem: the cache is then empty and counts as filled. All keys are
+	// reconciled when that changes.
+	Optional bool
 }
-
-// missingPrefix starts the name of the condition that the API server does not serve a kind.
-const missingPrefix = "missing "
 
 // Cache holds the objects of one kind.
 type Cache[K comparable, T Object] struct {
@@ -76,7 +72,6 @@ func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, 
 	}
 	c.instead["list "+kind.Name] = c.config.Idle
 	c.instead["watch "+kind.Name] = "list periodically"
-	c.instead[missingPrefix+kind.Name] = c.config.Idle
 	retry := func(key K) { c.Enqueue(key) }
 	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](retry)}
 	k.contests = newContests(k.contested, retry)
@@ -144,7 +139,7 @@ func (k *Cache[K, T]) store() cache.Indexer {
 func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.DoneChecker {
 	example, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	// A fake clientset reports that it does not support watch-list.
-	source := cache.ToListWatcherWithWatchListSemantics(k.kind.From.listWatch(k.tried, k.watched, k.kind.Served != nil), k.controller.client.Kube())
+	source := cache.ToListWatcherWithWatchListSemantics(k.kind.From.listWatch(k.tried, k.watched, k.kind.Optional), k.controller.client.Kube())
 	i := cache.NewSharedIndexInformer(source, example, 0, k.indexers())
 	// These return no error before the informer runs.
 	_ = i.SetTransform(func(obj any) (any, error) {
@@ -230,32 +225,31 @@ func equalContent[T Object](before, after T) bool {
 	return equality.Semantic.DeepEqual(same, after)
 }
 
-// tried records the result of one list or watch request.
+// tried records the result of one list or watch request. A kind that the API server does not serve is one problem of both.
 func (k *Cache[K, T]) tried(verb string, err error) {
-	name := verb + " " + k.kind.Name
 	trouble := k.controller.trouble
-	if apierrors.IsNotFound(err) {
-		trouble.Moot(name)
-		trouble.Tried("", nil) // the API server did respond
-		if k.kind.Served != nil {
-			k.isServed(false)
-			return
-		}
-		trouble.Observe(k.missing(), fmt.Errorf("%s: resource kind is not served by the API server", k.kind.Name))
-		return
+	discover := "discover " + k.kind.Name
+	missing := apierrors.IsNotFound(err)
+	if k.kind.Optional && (err == nil || missing) {
+		k.setServed(!missing)
 	}
 	switch {
-	case err != nil:
-	case k.kind.Served != nil:
-		k.isServed(true)
-	default:
-		trouble.Observe(k.missing(), nil)
+	case missing && !k.kind.Optional:
+		trouble.Tried(discover, fmt.Errorf("%w: %w", errMissing, err))
+	case missing, err == nil:
+		trouble.Tried(discover, nil)
 	}
-	trouble.Tried(name, err)
+	if missing {
+		trouble.Moot(verb + " " + k.kind.Name)
+		return
+	}
+	trouble.Tried(verb+" "+k.kind.Name, err)
 }
 
-// isServed records whether the API server serves an optional kind.
-func (k *Cache[K, T]) isServed(served bool) {
+var errMissing = errors.New("resource kind is not served by the API server; waiting for its CustomResourceDefinition")
+
+// setServed records whether the API server serves an optional kind.
+func (k *Cache[K, T]) setServed(served bool) {
 	before := k.served.Swap(&served)
 	if before != nil && *before == served {
 		return
@@ -265,18 +259,15 @@ func (k *Cache[K, T]) isServed(served bool) {
 	case !served:
 		log.Info("resource kind is not served by the API server; its objects count as missing", "kind", k.kind.Name)
 	case before != nil:
-		log.Info(k.missing().Ends, "kind", k.kind.Name)
+		log.Info("resource kind is served now", "kind", k.kind.Name)
 	}
-	k.kind.Served(served)
+	k.controller.EnqueueAll()
 }
 
-// missing returns the condition that the API server does not serve the kind.
-func (k *Cache[K, T]) missing() apirequest.Condition {
-	return apirequest.Condition{
-		Name:   missingPrefix + k.kind.Name,
-		Begins: "resource kind is not served by the API server; waiting for its CustomResourceDefinition",
-		Ends:   "resource kind is served now", About: []any{"kind", k.kind.Name},
-	}
+// Served reports whether the API server is known to serve an optional kind.
+func (k *Cache[K, T]) Served() bool {
+	served := k.served.Load()
+	return served != nil && *served
 }
 
 // watched is called when a watch request was accepted. A list is no longer needed then.

@@ -82,7 +82,7 @@ func TestCache_KindNotServed(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("not in time"))
 		defer cancel()
 		err := c.Warm(ctx)
-		for _, want := range []string{"tests controller: ", "not in time", "configmaps: resource kind is not served"} {
+		for _, want := range []string{"tests controller: ", "not in time", "discover configmaps: resource kind is not served"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Warm returned %v, want %q", err, want)
 			}
@@ -104,7 +104,7 @@ func TestCache_KindNotServed(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			missing := log.Count("resource kind is not served by the API server; waiting")
-			if there := log.Count("resource kind is served now"); missing != round+1 || there != round+1 || log.Count("works again") != 0 {
+			if there := log.Count("API request succeeded again"); missing != round+1 || there != round+1 {
 				t.Errorf("logged %d and %d times, want %d:\n%s", missing, there, round+1, &log)
 			}
 			if got := r.since(); !slices.Equal(got, want) || c.Problem() != nil {
@@ -124,15 +124,14 @@ func TestCache_OptionalKind(t *testing.T) {
 		s := newStore(configMap("a", "1"))
 		s.failReads(notServed)
 		r := &recorder{}
-		var answers []bool
 		c, cached := newController(t, r, s, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
-			kind.Served = func(served bool) { answers = append(answers, served) }
+			kind.Optional = true
 		})
 		stop := start(t, c)
 		synctest.Wait()
 		for round, want := range []int{0, 1, 0, 1} {
-			if err := c.Problem(); err != nil || len(cached.List()) != want || len(answers) != round+1 || answers[round] != (want > 0) {
-				t.Errorf("round %d: problem %v, objects %v, answers %v", round, err, cached.List(), answers)
+			if err := c.Problem(); err != nil || len(cached.List()) != want || cached.Served() != (want > 0) {
+				t.Errorf("round %d: problem %v, objects %v, served %t", round, err, cached.List(), cached.Served())
 			}
 			if got := r.since(); (len(got) > 0) != (round > 0) {
 				t.Errorf("round %d: reconciled %q", round, got)
@@ -171,7 +170,7 @@ func TestCache_KindNotServedAfterError(t *testing.T) {
 						t.Errorf("after %v the problem is %v", err, problem)
 					}
 				}
-				if log.Count("resource kind is served now") != 0 {
+				if log.Count("succeeded again") != 0 {
 					t.Errorf("log:\n%s", &log)
 				}
 				stop()
@@ -206,7 +205,7 @@ func TestClose(t *testing.T) {
 			informer := cached.informer.Load()
 			cached.At("a", Ref{Namespace: "n", Name: "a"}).Behind(nil)
 			cached.answers.add(types.NamespacedName{Name: "b"}, &answer[string, *corev1.ConfigMap]{})
-			cached.contests.wrote(types.NamespacedName{Name: "a"}, "a", fields{"/a": 1})
+			cached.contests.wrote(types.NamespacedName{Name: "a"}, "", "a", []byte(`{"a":1}`))
 			c.Close()
 			if !informer.IsStopped() || len(cached.answers.unseen) != 0 || len(cached.contests.of) != 0 {
 				t.Errorf("after Close: stopped %v, %d answers, %d contests", informer.IsStopped(), len(cached.answers.unseen), len(cached.contests.of))

@@ -2,11 +2,10 @@ package reconcile
 
 import (
 	"encoding/json"
-	"hash/fnv"
-	"maps"
 	"sync"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -33,8 +32,9 @@ type contests[K comparable] struct {
 
 // contest is the last writes of an object. It is removed if no further write follows within contestGap.
 type contest struct {
-	written fields // the values that were written, the last one of each path
-	times   int    // the number of repairs, which wrote only such values again
+	in      types.UID // of the namespace
+	written []byte    // merge patch with the last value of each field that was written
+	times   int       // the number of repairs, which wrote only such values again
 	paused  bool
 	told    bool
 }
@@ -43,21 +43,21 @@ func newContests[K comparable](contested func(K, types.NamespacedName), retry fu
 	return &contests[K]{contested: contested, retry: retry, of: map[types.NamespacedName]*contest{}}
 }
 
-// wrote records the values that a write changed. The replaced values and the other writer's changes elsewhere do not matter.
-// A write that changed only transient fields, for example the observed generation, reverts no other writer.
-func (c *contests[K]) wrote(name types.NamespacedName, key K, values fields) {
-	if _, only := values[""]; only && len(values) == 1 { // the namespace
+// wrote records a write in a namespace with this UID, and the merge patch that it was. The replaced values and the other writer's changes
+// elsewhere do not matter. A write that changed only transient fields, for example the observed generation, reverts no other writer.
+func (c *contests[K]) wrote(name types.NamespacedName, in types.UID, key K, patch []byte) {
+	if string(patch) == "{}" {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	this := &contest{written: values, times: 1}
-	if last := c.of[name]; last != nil {
-		this.told, this.times, this.written = last.told, last.times, maps.Clone(last.written)
-		if values.in(last.written) {
+	this := &contest{in: in, written: patch, times: 1}
+	if last := c.of[name]; last != nil && last.in == in {
+		this.told, this.times = last.told, last.times
+		this.written, _ = jsonpatch.MergeMergePatches(last.written, patch) // both are valid
+		if jsonpatch.Equal(last.written, this.written) {
 			this.times++
 		}
-		maps.Copy(this.written, values)
 	}
 	c.of[name] = this
 	pause := time.Duration(0)
@@ -109,62 +109,19 @@ var transient = map[string]bool{
 	"creationTimestamp": true, "lastTransitionTime": true, "managedFields": true,
 }
 
-// fields are hashes of values by path.
-type fields map[string]uint64
-
-// in reports whether all values are equal in another set.
-func (f fields) in(other fields) bool {
-	for path, value := range f {
-		if known, found := other[path]; !found || known != value {
-			return false
-		}
-	}
-	return true
+// changes returns the merge patch from one object to another, without transient fields.
+func changes(from, to any) []byte {
+	patch, _ := jsonpatch.CreateMergePatch(plain(from), plain(to)) // objects are valid
+	return patch
 }
 
-// changes returns the values that a write changed in an object of a namespace with this UID. A removed value is null.
-func changes(in types.UID, from, to any) fields {
-	before, after := fields{}, fields{"": hash(in)}
-	before.add("", plain(from))
-	after.add("", plain(to))
-	for path, value := range before {
-		if now, found := after[path]; found && now == value {
-			delete(after, path)
-		} else if !found {
-			after[path] = hash(nil)
-		}
-	}
-	return after
-}
-
-// plain returns an object as maps, lists and values.
-func plain(object any) (value any) {
+// plain returns an object as JSON, without transient fields.
+func plain(object any) []byte {
+	var value any
 	body, _ := json.Marshal(object) // objects of the API server can be marshaled
 	_ = json.Unmarshal(body, &value)
-	return value
-}
-
-// add adds the values below a path. A list is one value, because its elements have no identity.
-func (f fields) add(path string, value any) {
-	object, is := value.(map[string]any)
-	if !is {
-		if path != "" {
-			f[path] = hash(withoutTransient(value))
-		}
-		return
-	}
-	for name, child := range object {
-		if !transient[name] {
-			f.add(path+"/"+name, child)
-		}
-	}
-}
-
-func hash(value any) uint64 {
-	body, _ := json.Marshal(value)
-	sum := fnv.New64a()
-	sum.Write(body)
-	return sum.Sum64()
+	body, _ = json.Marshal(withoutTransient(value))
+	return body
 }
 
 // withoutTransient removes the transient fields.

@@ -46,6 +46,8 @@ type Config[K comparable] struct {
 	// First reports whether a key is reconciled before the others of its namespace when Run starts,
 	// for example because an object is missing. Optional.
 	First func(key K) bool
+	// Background runs with the workers, after the caches are filled. It must return when ctx is done. Optional.
+	Background func(ctx context.Context)
 	// Idle describes, for the log, the effect of a kind that cannot be listed, for example "no
 	// status is written".
 	Idle string
@@ -193,9 +195,8 @@ func (c *Controller[K]) enqueueFirst() {
 }
 
 // Run reconciles until ctx is done. It returns nil after everything it started and all its writes
-// have ended. It starts the functions in background after the caches are filled; they must return
-// when ctx is done.
-func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.Context)) error {
+// have ended.
+func (c *Controller[K]) Run(ctx context.Context) error {
 	queue, done := c.newQueue()
 	defer queue.ShutDown()
 	if !c.install(queue) {
@@ -212,7 +213,7 @@ func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.
 	c.enqueueFirst()
 	c.EnqueueAll() // keys that are already queued keep their place
 	var ended sync.WaitGroup
-	for _, f := range background {
+	if f := c.config.Background; f != nil {
 		ended.Go(func() { f(ctx) })
 	}
 	for range workers {

@@ -206,12 +206,13 @@ func TestRun_Stop(t *testing.T) {
 		var log harness.Log
 		c, _ := newController(t, r, s, slog.New(slog.NewTextHandler(&log, nil)))
 		var began, ended atomic.Bool
-		stop := start(t, c, func(ctx context.Context) {
+		c.config.Background = func(ctx context.Context) {
 			began.Store(true)
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			ended.Store(true)
-		})
+		}
+		stop := start(t, c)
 		time.Sleep(time.Minute)
 		if began.Load() {
 			t.Error("the background function started before the caches were filled")

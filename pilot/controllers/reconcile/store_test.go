@@ -141,9 +141,9 @@ func newController(t *testing.T, r *recorder, s *store, log *slog.Logger, change
 }
 
 // start runs a controller. The returned function stops it and returns the duration of the stop.
-func start(t *testing.T, c *Controller[string], background ...func(context.Context)) (stop func() time.Duration) {
+func start(t *testing.T, c *Controller[string]) (stop func() time.Duration) {
 	t.Helper()
-	end := harness.Background(t, func(ctx context.Context) error { return c.Run(ctx, background...) })
+	end := harness.Background(t, c.Run)
 	return func() time.Duration {
 		began := time.Now()
 		end()

@@ -75,7 +75,7 @@ func (t Target[K, T]) Answered(have, got T, err error, write string) error {
 // Wrote records a successful write from have to object.
 func (t Target[K, T]) Wrote(have, object T) {
 	kept := t.cache.kind.Keep(object)
-	t.cache.contests.wrote(t.name(), t.key, changes(t.ref.In, have, kept))
+	t.cache.contests.wrote(t.name(), t.ref.In, t.key, changes(have, kept))
 	t.cache.answers.add(t.name(), &answer[K, T]{key: t.key, in: t.ref.In, object: kept})
 }
 
