@@ -12,6 +12,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // Run executes a verb. Do is the default implementation.
@@ -35,8 +36,7 @@ func Command(options Options) *cobra.Command {
 	config := &install.Config{Elections: bootstrap.FencedElections(bootstrap.Config{
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController,
 	})}
-	config.Kubernetes.List, config.Namespace = env.Kubeconfig, env.PodNamespace
-	config.Kubernetes.Flag = "--kubeconfig"
+	config.Namespace = env.PodNamespace
 	root := &cobra.Command{
 		Use:   "fence",
 		Short: "Make the API server reject writes from non-leaders",
@@ -73,8 +73,7 @@ func Command(options Options) *cobra.Command {
 // flags adds the flags of all verbs.
 func (o Options) flags(f *pflag.FlagSet, config *install.Config) {
 	if o.Connect == nil {
-		f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, then the service account of the pod)")
-		f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig (default the current context)")
+		Cluster(f, &config.Kubernetes, o.Features)
 		f.StringVar(&config.Namespace, "namespace", o.Features.PodNamespace, "namespace of the control plane and its locks (POD_NAMESPACE)")
 	}
 	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace)")
@@ -88,6 +87,13 @@ func (o Options) flags(f *pflag.FlagSet, config *install.Config) {
 	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers to check, such as https://10.0.0.2:6443 (default the addresses of Service default/kubernetes)")
 	f.BoolVar(&config.Coordinated, "coordinated", false, "a coordinator chooses the leaders of shared elections, as with pilot server --election-strategy; needs --lock=lease")
 	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "do not guard the lock objects")
+}
+
+// Cluster adds the flags that locate the API server.
+func Cluster(f *pflag.FlagSet, to *kube.Source, env features.Features) {
+	to.List, to.Flag = env.Kubeconfig, "--kubeconfig"
+	f.StringVar(&to.Path, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, or the service account of the pod)")
+	f.StringVar(&to.Context, "context", "", "context of the kubeconfig (default: the current context)")
 }
 
 // verb returns a function that creates the command of a verb.

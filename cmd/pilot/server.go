@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"incumbent.dev/incumbent/cmd/fencecommand"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/features"
@@ -39,8 +40,6 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayStatus: !env.EnableGatewayAPIStatus,
 		DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController, DisableGatewayClass: !env.EnableGatewayAPIGatewayClassController,
 	}
-	config.Kubernetes.List = env.Kubeconfig
-	config.Kubernetes.Flag = "--kubeconfig"
 	var logging logging
 	cmd := &cobra.Command{
 		Use:   "server",
@@ -68,8 +67,7 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 // bind adds the flags.
 func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f := cmd.Flags()
-	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, or the service account of the pod)")
-	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig (default: the current context)")
+	fencecommand.Cluster(f, &config.Kubernetes, env)
 	f.StringVar(&config.RemoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file of a remote cluster that gets the CA bundle too. The election takes place in the namespace of the same name there; control planes of that cluster have higher rank")
 	f.Float32Var(&config.QPS, "kube-qps", 40, "requests per second of all controllers to each API server; negative for no limit. Elections are not limited")
 	f.IntVar(&config.Burst, "kube-burst", 60, "burst of requests of all controllers to each API server")

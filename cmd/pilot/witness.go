@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"incumbent.dev/incumbent/cmd/fencecommand"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
@@ -12,8 +13,6 @@ import (
 // witnessCommand releases the locks of the servers that connect to its socket, after their processes have ended.
 func witnessCommand(env features.Features) *cobra.Command {
 	config := bootstrap.Config{}
-	config.Kubernetes.List = env.Kubeconfig
-	config.Kubernetes.Flag = "--kubeconfig"
 	var logging logging
 	cmd := &cobra.Command{
 		Use:   "witness",
@@ -35,8 +34,7 @@ func witnessCommand(env features.Features) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&config.WitnessSocket, "socket", "", "path of the socket. Servers use it with --witness=socket --witness-socket=PATH")
 	f.StringVar(&config.Identity, "identity", env.PodName, "identity of the server, whose terms are accepted (POD_NAME)")
-	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, or the service account of the pod)")
-	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig (default: the current context)")
+	fencecommand.Cluster(f, &config.Kubernetes, env)
 	f.StringVar(&config.RemoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file of the remote cluster of the server")
 	logging.declare(f)
 	return cmd

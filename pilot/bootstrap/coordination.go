@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
+	"go.uber.org/atomic"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
@@ -84,60 +86,39 @@ func (c Config) followsCoordinator() bool {
 	return (own || c.Coordinator && c.ElectionStrategy != "") && !c.Disabled && !c.Remote
 }
 
-// coordinatorLock is the view that this process has of the lock of the coordinator.
-type coordinatorLock struct {
-	mu sync.Mutex
-	// current is false while changes are not seen. version is the last version with a holder, and idle the time since it was seen.
-	current bool
-	version string
-	idle    time.Duration
-}
-
-func (l *coordinatorLock) setCurrent(current bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.current = current
-}
-
-func (l *coordinatorLock) set(leases []*coordinationv1.Lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, lease := range leases {
-		if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" && lease.ResourceVersion != l.version {
-			l.version, l.idle = lease.ResourceVersion, 0
-		}
-	}
-}
-
-// look returns the time since the last renewal of the lock. It does not include times without a working watch.
-func (l *coordinatorLock) look() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.current {
-		l.idle += coordinatorLook
-	}
-	return l.idle
-}
-
 // followCoordinator informs the coordinated elections of the site if no server holds the lock of the coordinator.
 func (s *site) followCoordinator(ctx context.Context) error {
 	const of = " Lease " + leaderelection.Coordinator
 	trouble := apirequest.NewTrouble(s.log, map[string]string{
 		"get" + of: "a leader that a coordinator named is not replaced if the coordinator is gone", "watch" + of: "polling",
 	})
-	var seen coordinatorLock
+	// idle is the time since the last renewal of the lock. It does not include times without a working watch.
+	var idle atomic.Duration
+	var current atomic.Bool
+	version := "" // the last one with a holder
 	longest := cmp.Or(s.config.LeaseDuration, leaderelection.DefaultLeaseDuration)
 	lease := watch.Objects[*coordinationv1.Lease]{
 		Source: watch.SourceOf(s.own.Kube().CoordinationV1().Leases(s.config.Namespace), func(list *coordinationv1.LeaseList) []coordinationv1.Lease { return list.Items }),
 		Name:   leaderelection.Coordinator, LongestPause: longest,
 		Tried:   func(verb string, err error) { trouble.Tried(verb+of, err) },
-		Current: seen.setCurrent, Changed: seen.set,
+		Current: current.Store,
+		Changed: func(leases []*coordinationv1.Lease) {
+			for _, lease := range leases {
+				if ptr.Deref(lease.Spec.HolderIdentity, "") != "" && lease.ResourceVersion != version {
+					version = lease.ResourceVersion
+					idle.Store(0)
+				}
+			}
+		},
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { lease.Run(ctx) })
 	defer watching.Wait()
 	for apirequest.Pause(ctx, coordinatorLook) == nil {
-		absent := seen.look() >= coordinatorLeases*longest
+		if current.Load() {
+			idle.Add(coordinatorLook)
+		}
+		absent := idle.Load() >= coordinatorLeases*longest
 		for _, le := range s.mine {
 			if le.Status().Strategy != "" {
 				le.SetCoordinatorAbsent(absent)

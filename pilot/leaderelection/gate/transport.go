@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 )
@@ -145,7 +144,9 @@ func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*htt
 
 // send sends a write and retries it while the fence rejects it.
 func (t *gated) send(req *http.Request, pass admitted) outcome {
-	caller := req.Context()
+	wait, cancel := context.WithCancel(pass.ctx)
+	defer cancel()
+	defer context.AfterFunc(req.Context(), cancel)()
 	req = detached(req, pass.ctx)
 	for backoff := apirequest.Backoff(firstPause, lastPause); ; {
 		resp, err := t.next.RoundTrip(req)
@@ -154,7 +155,7 @@ func (t *gated) send(req *http.Request, pass admitted) outcome {
 		}
 		t.gate.byFence.Inc()
 		again := repeat(req)
-		if again == nil || !linger(backoff.Step(), caller, pass.ctx) || t.gate.Check() != nil {
+		if again == nil || apirequest.Pause(wait, backoff.Step()) != nil || t.gate.Check() != nil {
 			return outcome{resp, nil}
 		}
 		resp.Body.Close()
@@ -168,19 +169,6 @@ func detached(req *http.Request, ctx context.Context) *http.Request {
 	req = req.WithContext(ctx)
 	req.Cancel = nil //nolint:staticcheck // an http.Client sets it for round trippers that it does not know
 	return req
-}
-
-// linger pauses. It returns false if a context ends.
-func linger(pause time.Duration, one, other context.Context) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-one.Done():
-	case <-other.Done():
-	}
-	return false
 }
 
 // WrappedRoundTripper returns the inner transport, for client-go.
