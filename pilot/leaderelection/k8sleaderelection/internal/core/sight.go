@@ -53,7 +53,7 @@ type Since struct {
 	Record  Instant // last change of the record
 	Request Instant
 	Hold    Instant // last change of the hold
-	Former  Instant // last change of the marker of another term
+	Former  Instant // last change of the marker of another term; if there is none, of the term or its marker
 	Idle    Instant // the lock had no holder that has written, since then
 
 	Preferred Instant // last change of the candidate that a coordinator prefers
@@ -113,7 +113,8 @@ func (c Config) since(s *State, v sighting) Since {
 	if v.Annotations.Hold != s.Snap.Annotations.Hold {
 		since.Hold = v.at
 	}
-	if !hasFormer(s.Snap, c.Self) || s.Snap.Annotations.Marker != v.Annotations.Marker || v.Version < s.Snap.Version {
+	newTerm := !record.SameHolder(s.Snap, v.Snapshot) || s.Snap.Record.Transitions != v.Record.Transitions
+	if s.Snap.Annotations.Marker != v.Annotations.Marker || v.Version < s.Snap.Version || !hasFormer(s.Snap, c.Self) && (newTerm || hasFormer(v.Snapshot, c.Self)) {
 		since.Former = v.at
 	}
 	return since

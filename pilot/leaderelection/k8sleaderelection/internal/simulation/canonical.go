@@ -170,7 +170,8 @@ func (p *process) canonicalState() {
 	if snap.Annotations.Hold == (core.Hold{}) {
 		s.Since.Hold = 0
 	}
-	if snap.Former() == "" {
+	restarted := s.Leader.Holder == snap.Record.Holder && s.Leader.Transitions+1 == snap.Record.Transitions
+	if snap.Former() == "" && (!restarted || s.Since.Former.After(2*p.cfg.Retry) <= now) {
 		s.Since.Former = 0
 	}
 	if snap.Preferred == "" {
