@@ -123,11 +123,7 @@ func (in *Input) excluded(e inspect.Election) Finding {
 
 // concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.
 func (in *Input) concerns(p admissionv1.ValidatingAdmissionPolicy) bool {
-	return slices.ContainsFunc(fence.Locks(&p), func(lock string) bool {
-		_, lock, _ = strings.Cut(lock, " ")
-		namespace, _, _ := strings.Cut(lock, "/")
-		return slices.ContainsFunc(in.Elections, func(e inspect.Election) bool { return e.Namespace == namespace })
-	})
+	return slices.ContainsFunc(in.Namespaces(), func(namespace string) bool { return fence.Concerns(&p, namespace) })
 }
 
 // repair returns the command that repairs a set.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -45,6 +46,11 @@ func Locks(o metav1.Object) (locks []string) {
 		locks = append(locks, d.Locks()...)
 	}
 	return locks
+}
+
+// Concerns reports whether an installed policy or binding concerns a lock in a namespace.
+func Concerns(o metav1.Object, namespace string) bool {
+	return slices.ContainsFunc(Locks(o), func(lock string) bool { return strings.Contains(lock, " "+namespace+"/") })
 }
 
 // Locks returns the locks of the declaration.

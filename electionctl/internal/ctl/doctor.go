@@ -442,12 +442,9 @@ func (c *clients) readFence(ctx context.Context, in *diagnosis.Input) error {
 	for _, b := range bindings.Items {
 		f.Bindings[b.Spec.PolicyName] = b
 	}
+	there := install.BySet(policies.Items)
 	for _, namespace := range in.Namespaces() {
-		sets, err := install.Config{Namespace: namespace}.Discover(ctx, c.kube)
-		if err != nil {
-			return err
-		}
-		f.Sets = append(f.Sets, sets...)
+		f.Sets = append(f.Sets, install.Discover(namespace, there)...)
 	}
 	in.Fence = f
 	return nil

@@ -297,12 +297,14 @@ func (c Config) Verify(ctx context.Context, out io.Writer) error {
 
 // verifyDiscovered checks the installed sets of the namespace.
 func (c Config) verifyDiscovered(ctx context.Context, to *connection) (all []Finding, _ error) {
-	sets, err := c.Discover(ctx, to.first())
+	there, err := bySet(ctx, to.first())
 	if err != nil {
 		return nil, err
 	}
+	namespace := c.withDefaults().Namespace
+	sets := Discover(namespace, there)
 	if len(sets) == 0 {
-		return nil, fmt.Errorf("no fence is installed for namespace %s: install it", c.withDefaults().Namespace)
+		return nil, fmt.Errorf("no fence is installed for namespace %s: install it", namespace)
 	}
 	for _, d := range sets {
 		if d.Err != nil {

@@ -33,21 +33,14 @@ type Discovered struct {
 
 var errDiffer = errors.New("its policies do not have the same declarations, because an installation was interrupted or is in progress")
 
-// Discover returns the sets that guard locks in the namespace.
-func (c Config) Discover(ctx context.Context, client kubernetes.Interface) (found []Discovered, _ error) {
-	there, err := bySet(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	namespace := c.withDefaults().Namespace
+// Discover returns the sets of installed policies that guard locks in the namespace.
+func Discover(namespace string, there map[string][]admissionv1.ValidatingAdmissionPolicy) (found []Discovered) {
 	for _, set := range slices.Sorted(maps.Keys(there)) {
-		if slices.ContainsFunc(there[set], func(p admissionv1.ValidatingAdmissionPolicy) bool {
-			return slices.ContainsFunc(fence.Locks(&p), func(lock string) bool { return strings.Contains(lock, " "+namespace+"/") })
-		}) {
+		if slices.ContainsFunc(there[set], func(p admissionv1.ValidatingAdmissionPolicy) bool { return fence.Concerns(&p, namespace) }) {
 			found = append(found, discovered(set, namespace, there[set]))
 		}
 	}
-	return found, nil
+	return found
 }
 
 // bySet returns the installed policies of each set.
@@ -56,12 +49,18 @@ func bySet(ctx context.Context, client kubernetes.Interface) (map[string][]admis
 	if err != nil {
 		return nil, err
 	}
+	return BySet(list.Items), nil
+}
+
+// BySet returns policies by the name of their set. Policies without a set are left out.
+func BySet(policies []admissionv1.ValidatingAdmissionPolicy) map[string][]admissionv1.ValidatingAdmissionPolicy {
 	there := map[string][]admissionv1.ValidatingAdmissionPolicy{}
-	for _, p := range list.Items {
-		set := p.Labels[fence.SetLabel]
-		there[set] = append(there[set], p)
+	for _, p := range policies {
+		if set := p.Labels[fence.SetLabel]; set != "" {
+			there[set] = append(there[set], p)
+		}
 	}
-	return there, nil
+	return there
 }
 
 // discovered returns the set of installed policies.

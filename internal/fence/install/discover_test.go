@@ -40,7 +40,8 @@ func TestDiscover_Stored(t *testing.T) {
 			t.Fatal(err)
 		}
 		config := Config{Namespace: work, Set: "s", Stored: true}
-		found, err := config.Discover(t.Context(), client)
+		there, err := bySet(t.Context(), client)
+		found := Discover(work, there)
 		if err != nil || len(found) != 1 || found[0].Err != nil || found[0].Name != "s" || found[0].Repair != "electionctl fence install -n work --set s --stored" {
 			t.Fatalf("%+v, %v", found, err)
 		}
@@ -49,8 +50,8 @@ func TestDiscover_Stored(t *testing.T) {
 				t.Errorf("%s differs from %s", p.Name(), set.All()[i].Name())
 			}
 		}
-		if found, err := (Config{Namespace: "another"}).Discover(t.Context(), client); err != nil || len(found) > 0 {
-			t.Errorf("in another namespace: %+v, %v", found, err)
+		if found := Discover("another", there); len(found) > 0 {
+			t.Errorf("in another namespace: %+v", found)
 		}
 		config.Mode = "deny"
 		denying, declarations, err := config.stored(t.Context(), client)
