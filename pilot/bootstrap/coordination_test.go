@@ -1,11 +1,9 @@
 package bootstrap
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,10 +37,9 @@ func (e *environment) coordinatedConfig(t *testing.T, pod string) Config {
 }
 
 // coordinatedRows are the tests' own election and the election of the coordinator.
-func coordinatedRows() (*controller, []election) {
-	c := newController()
+func coordinatedRows() []election {
 	i := slices.IndexFunc(table, func(row election) bool { return row.id == leaderelection.Coordinator })
-	return c, append(c.rows(), table[i])
+	return append(newController().rows(), table[i])
 }
 
 func (e *environment) lease(t *testing.T, name string) *coordinationv1.Lease {
@@ -54,45 +51,9 @@ func (e *environment) lease(t *testing.T, name string) *coordinationv1.Lease {
 	return l
 }
 
-// The API server serves LeaseCandidates and has no coordinator. The coordinator creates the lock and writes its holder. When its
-// process ends, the next coordinator writes the next holder.
+// The API server serves LeaseCandidates and has no coordinator. The server coordinates its own election, whose lock it creates, and an
+// election with the strategy of Kubernetes. TestCoordinator_Gone has several processes.
 func TestCoordinator(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	_, rowsOfA := coordinatedRows()
-	_, rowsOfB := coordinatedRows()
-	a := start(t, e.coordinatedConfig(t, "a"), rowsOfA)
-	holds := func(lock, holder string) func() bool {
-		return func() bool {
-			l := e.lease(t, lock)
-			return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == holder && l.Annotations[record.MarkerAnnotation] != ""
-		}
-	}
-	await(t, "a leads the coordinator's election", holds(leaderelection.Coordinator, "a"))
-	await(t, "a leads its election", holds(electionID, "a."+electionID))
-	if l := e.lease(t, electionID); l.Annotations[record.StrategyAnnotation] != coordination.DefaultRevision {
-		t.Errorf("no strategy on %+v", l)
-	}
-	b := start(t, e.coordinatedConfig(t, "b"), rowsOfB)
-	await(t, "b is a candidate", func() bool {
-		_, err := e.admin.Kube().CoordinationV1beta1().LeaseCandidates(e.home).Get(t.Context(), "b."+electionID, metav1.GetOptions{})
-		return err == nil
-	})
-	await(t, "b is a warm member", func() bool {
-		l := e.lease(t, "incumbent-member-b")
-		return strings.Contains(l.Annotations["incumbent.dev/member-state"], `"warm":true,"fit":true,"strategy":"incumbent.dev/DefaultRevision"}`)
-	})
-	a.stop(t)
-	await(t, "b coordinates", holds(leaderelection.Coordinator, "b"))
-	await(t, "b leads", holds(electionID, "b."+electionID))
-	if strings.Contains(b.lines.String(), "settling") {
-		t.Error("b settled although a released the lock")
-	}
-
-	b.stop(t)
-}
-
-func TestCoordinator_OldestEmulationVersion(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
 	for name, emulated := range map[string]string{"m-1": "1.1.0", "m-2": "1.2.0"} {
@@ -101,22 +62,28 @@ func TestCoordinator_OldestEmulationVersion(t *testing.T) {
 			Client:          e.admin.Kube(), Namespace: e.home, Lease: "oldest", Pod: name, Logger: slog.New(slog.DiscardHandler),
 		})
 		harness.Must(t, err)
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { _ = candidate.Run(ctx) })
-		t.Cleanup(func() { cancel(); running.Wait() })
+		harness.Background(t, candidate.Run)
 	}
 	config := e.coordinatedConfig(t, "d")
 	config.OldestEmulation, config.EmulationVersion = true, "0.0.0-1"
-	_, rows := coordinatedRows()
-	s := start(t, config, rows)
-	await(t, "the candidate with the older emulation version is the holder", func() bool {
-		l := e.lease(t, "oldest")
-		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "m-1.oldest" && l.Annotations[record.StrategyAnnotation] == coordination.OldestEmulationVersion
-	})
+	s := start(t, config, coordinatedRows())
+	holds := func(lock, holder, strategy string) {
+		t.Helper()
+		await(t, holder+" holds "+lock, func() bool {
+			l := e.lease(t, lock)
+			return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == holder && l.Annotations[record.StrategyAnnotation] == strategy
+		})
+	}
+	holds(leaderelection.Coordinator, "d", "")
+	holds(electionID, "d."+electionID, coordination.DefaultRevision)
+	holds("oldest", "m-1.oldest", coordination.OldestEmulationVersion) // the older emulation version
 	await(t, "its own emulation version is published", func() bool {
 		c, err := e.admin.Kube().CoordinationV1beta1().LeaseCandidates(e.home).Get(t.Context(), "d."+electionID, metav1.GetOptions{})
 		return err == nil && c.Spec.EmulationVersion == "0.0.0-1"
+	})
+	await(t, "its member Lease has the strategy", func() bool {
+		state := e.lease(t, "incumbent-member-d").Annotations["incumbent.dev/member-state"]
+		return strings.Contains(state, `"warm":true,"fit":true,"strategy":"incumbent.dev/DefaultRevision"}`)
 	})
 	s.stop(t)
 }
