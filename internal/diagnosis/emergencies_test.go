@@ -531,7 +531,7 @@ func TestEmergencies(t *testing.T) {
 			func(p *plane) {
 				p.Elections[0].Request = &record.Request{Identity: "pilot-canary-2", Accepted: true}
 			},
-			"istio-system/istio-leader: pilot-canary-1 accepted a handover to pilot-canary-2, and its run functions have not returned yet", "", "kubectl -n istio-system logs pilot-canary-1",
+			"istio-system/istio-leader: pilot-canary-1 accepted a handover, and its run functions have not returned yet", "", "kubectl -n istio-system logs pilot-canary-1",
 		},
 		"no caches": {
 			func(p *plane) {
@@ -634,6 +634,39 @@ func TestEmergencies(t *testing.T) {
 			},
 			both + " have no leader: no candidate can renew its member Lease, and webhook deny.example.com of ValidatingWebhookConfiguration strict must admit each write of leases", "",
 			`kubectl patch validatingwebhookconfiguration strict --type=json -p '[{"op":"add","path":"/webhooks/0/matchConditions","value":[{"expression":` + exclusion + `,"name":"not-election-locks"}]}]'`,
+		},
+		"no candidate acquires the lock": {
+			func(p *plane) { p.free() },
+			both + " have no leader: free; candidates: pilot-canary-1 (ready), pilot-canary-2 (ready), pilot-stable-1 (ready), pilot-stable-2 (ready)", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"cool-down after a step-down": {
+			func(p *plane) {
+				p.free()
+				p.keep(1)
+				p.candidates("pilot-canary-1", func(c *inspect.Candidate) { c.BackingOff = true })
+			},
+			both + " have no leader: free; candidates: pilot-canary-1 (cooling down)", "", "",
+		},
+		"the leader stopped leading": {
+			func(p *plane) {
+				p.candidates("pilot-canary-1", func(c *inspect.Candidate) { c.BackingOff = true })
+			},
+			both + ": pilot-canary-1 holds the lock, but it stopped leading and does not campaign yet", "", "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"no lock": {
+			func(p *plane) { p.Elections = p.Elections[1:] },
+			"istio-system/istio-leader has no lock: its candidate pilot-canary-1 does not create it", none, "kubectl -n istio-system logs pilot-canary-1",
+		},
+		"the other candidates are late": {
+			func(p *plane) {
+				p.keep(2)
+				p.candidates("pilot-canary-2", func(c *inspect.Candidate) { c.Late = true })
+			},
+			both + " have no candidate that can replace the leader: other candidates: pilot-canary-2 (late)", "", "kubectl -n istio-system get deployments,pods",
+		},
+		"the default revision changed": {
+			func(p *plane) { p.Tags.Default = "stable" },
+			"the default revision is stable, but no leader has it", none, "electionctl plan -n istio-system --default-revision stable",
 		},
 		"no permission to read pods": {
 			func(p *plane) {

@@ -57,7 +57,7 @@ func (in *Input) leaders() (found []Finding) {
 			locked[where] = true
 			found = append(found, Finding{
 				Severity: Problem, Elections: []string{where}, Effect: "has no lock", Cause: cmp.Or(c.Refused, "its candidate "+c.Identity+" does not create it"),
-				Command: fmt.Sprintf("kubectl -n %s logs %s", c.Namespace, c.Identity),
+				Advice: "Only its log has the reason.", Command: fmt.Sprintf("kubectl -n %s logs %s", c.Namespace, c.Identity),
 			})
 		}
 	}
@@ -172,35 +172,30 @@ func (in *Input) leader(e inspect.Election) Finding {
 // follower returns a finding if the leader does not act, or no other candidate can lead.
 func (in *Input) follower(e inspect.Election) Finding {
 	isHolder := func(c inspect.Candidate) bool { return c.Identity == e.Holder }
-	if f := in.rejection(e, slices.DeleteFunc(slices.Clone(e.Candidates), func(c inspect.Candidate) bool { return !isHolder(c) })); f.Cause != "" {
-		f.Severity, f.Effect = Problem, "will lose the leader"
-		return f
+	own := slices.DeleteFunc(slices.Clone(e.Candidates), func(c inspect.Candidate) bool { return !isHolder(c) })
+	for _, f := range []Finding{in.rejection(e, own), in.terminating(e.Namespace)} {
+		if f.Cause != "" {
+			f.Severity, f.Effect = Problem, "will lose the leader"
+			return f
+		}
 	}
-	switch ends := in.terminating(e.Namespace); {
-	case ends.Cause != "":
-		ends.Severity, ends.Effect = Problem, "will lose the leader"
-		return ends
-	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
-		return Finding{
-			Severity: Warning, Cause: e.Holder + " holds the lock and does not act yet",
-			Advice: "It acts when an earlier leader can no longer act. Only its log has the reason if this takes longer than a lease.", Command: logs(e, e.Holder),
-		}
+	holder := func(does, advice string) Finding {
+		return Finding{Severity: Warning, Cause: e.Holder + " " + does, Advice: advice, Command: logs(e, e.Holder)}
+	}
+	switch {
+	case e.State == inspect.Nominated, e.State == inspect.Holds && len(own) > 0:
+		return holder("holds the lock and does not act yet", "It acts when an earlier leader can no longer act. Only its log has the reason if this needs longer than a lease.")
 	case e.Request != nil && e.Request.Accepted && (e.Process == nil || e.Process.HandoverWait > slowDrain):
-		return Finding{
-			Severity: Warning, Cause: e.Holder + " accepted a handover to " + e.Request.Identity + ", and its run functions have not returned yet",
-			Advice: "Only its log has the reason, if this takes longer than its stop limit.", Command: logs(e, e.Holder),
-		}
-	case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return isHolder(c) && c.BackingOff }):
-		return Finding{
-			Severity: Warning, Cause: e.Holder + " holds the lock, but it stopped leading and does not campaign yet", Advice: "Only its log has the reason.", Command: logs(e, e.Holder),
-		}
+		return holder("accepted a handover, and its run functions have not returned yet", "Only its log has the reason if this needs longer than its stop limit.")
+	case len(own) > 0 && own[0].BackingOff:
+		return holder("holds the lock, but it stopped leading and does not campaign yet", "Only its log has the reason.")
 	case !in.knows(e) || e.Replaceable():
 		f := in.rejection(e, e.Candidates)
 		f.Severity, f.Effect = Warning, "has a candidate that cannot lead"
 		return f
 	}
 	f := Finding{Cause: "other candidates: " + in.others(e)}
-	if slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !isHolder(c) }) || in.crash(e).Cause != "" {
+	if len(own) < len(e.Candidates) || in.crash(e).Cause != "" {
 		f = in.obstruction(e)
 	} else {
 		f.Advice = "Run at least two replicas."
@@ -264,7 +259,7 @@ func (in *Input) idle(e inspect.Election) Finding {
 	if e.State == inspect.Unreadable && len(e.Problems) > 0 {
 		return Finding{Cause: e.Problems[0], Advice: "Only a candidate replaces it, after a lease duration. To follow it:", Command: in.command("watch", e)}
 	}
-	f := Finding{Cause: "other candidates: " + in.others(e), Command: in.command("explain", e)}
+	f := Finding{Cause: "other candidates: " + in.others(e)}
 	if !e.Led() {
 		f.Cause = e.StateText() + "; candidates: " + in.others(e)
 	}

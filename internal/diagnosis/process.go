@@ -27,7 +27,7 @@ func (in *Input) observed(e inspect.Election) Finding {
 	if p == nil {
 		return Finding{}
 	}
-	f := Finding{Severity: Problem, Effect: "has no leader", Command: in.command("explain", e)}
+	f := Finding{Severity: Problem, Effect: "has no leader", Advice: "Only its log has the reason if this needs longer than a lease.", Command: logs(e, e.Holder)}
 	unknown := e.State == inspect.Unread || e.State == inspect.Doubtful
 	if unknown {
 		f.Severity, f.Effect = Unknown, "may have no leader"
@@ -38,13 +38,12 @@ func (in *Input) observed(e inspect.Election) Finding {
 		rights := byRights.FindStringSubmatch(p.Failed)
 		lacks := in.rights(e, rights[1], rights[2], rights[3])
 		f.Cause, f.Advice, f.Command = lacks.Cause, lacks.Advice, lacks.Command
-	case p.Failed != "":
-		f.Cause = "requests of this process for the lock fail: " + strings.ReplaceAll(p.Failed, `"`+e.Name+`"`, `"…"`)
-		if !strings.Contains(p.Failed, "forbidden") {
-			f.Advice, f.Command = "Only the API server or the network of this process has the reason. Test the API server from another machine:", ready
-		}
-	case e.State == inspect.Unread:
+	case p.Failed != "", e.State == inspect.Unread:
 		f.Cause = "this process cannot read the lock"
+		if p.Failed != "" {
+			f.Cause = "requests of this process for the lock fail: " + strings.ReplaceAll(p.Failed, `"`+e.Name+`"`, `"…"`)
+		}
+		f.Advice, f.Command = "Only the API server or the network of this process has the reason. Test the API server from another machine:", ready
 	case !e.Led() || unknown:
 	case e.Former != "":
 		f.Cause = "the holder waits until an earlier leader can no longer act"

@@ -227,9 +227,6 @@ func (in *Input) webhook(e inspect.Election, c inspect.Candidate) Finding {
 		Cause: fmt.Sprintf("webhook %s rejects the holder of the lock: %s", name, strings.TrimLeft(reason, ": ")), Advice: "Only its configuration has the writes that it must admit. Exclude the lock.",
 		Command: "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name",
 	}
-	if e.Process != nil {
-		f.Advice, f.Command = onlyDoctor, in.doctor(e)
-	}
 	i := slices.IndexFunc(in.Webhooks, func(w Webhook) bool { return w.Name == name })
 	if i < 0 {
 		return f

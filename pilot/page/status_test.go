@@ -33,7 +33,10 @@ func states() map[string]inspect.Election {
 		"settling":       of(inspect.Holds, func(e *inspect.Election) { e.Process.Acting, e.Former = false, "a" }),
 		"validity ended": of(inspect.Leads, func(e *inspect.Election) { e.Process.Acting, e.Process.Phase = false, "leading" }),
 		"outage":         of(inspect.Unread, func(e *inspect.Election) { e.Process.Failed = "connection refused" }),
-		"forbidden":      of(inspect.Free, func(e *inspect.Election) { none(e); e.Process.Failed = `leases "e" is forbidden` }),
+		"forbidden": of(inspect.Free, func(e *inspect.Election) {
+			none(e)
+			e.Process.Failed = `leases "e" is forbidden: User "system:serviceaccount:istio-system:pilot" cannot get resource "leases"`
+		}),
 		"unfit candidate": of(inspect.Free, func(e *inspect.Election) {
 			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true}}
 		}),
@@ -60,25 +63,29 @@ func states() map[string]inspect.Election {
 	}
 }
 
+// role is the command that gives a service account the rights on locks.
+const role = "kubectl -n istio-system create role pilot-locks --verb=get,list,watch,create,update --resource=leases.coordination.k8s.io --dry-run=client -o yaml | kubectl -n istio-system apply -f - && " +
+	"kubectl -n istio-system create rolebinding pilot-locks --role=pilot-locks --serviceaccount=istio-system:pilot --dry-run=client -o yaml | kubectl -n istio-system apply -f -"
+
 func TestStatus(t *testing.T) {
 	want := map[string]string{
 		"leads": "leading good", "holds": "leading good",
 		"free": "no leader bad: free", "empty": "no leader bad: empty",
 		"unreadable": "no leader bad: unreadable", "expired": "no leader bad: expired",
-		"may be expired": "unknown bad: the lease may have expired", "unread": "unknown bad: this process cannot read the lock",
-		"nominated": "no leader bad: the nominated holder has not acquired the lock", "holder waits": "no leader bad: the holder does not act",
-		"settling":               "no leader bad: the holder waits until an earlier leader can no longer act",
-		"validity ended":         "no leader bad: the holder does not act",
+		"may be expired": "unknown bad: the lease may have expired", "unread": "unknown bad: this process cannot read the lock. Only the API server or the network of this process has the reason. Test the API server from another machine: → kubectl get --raw '/readyz?verbose'",
+		"nominated": "no leader bad: the nominated holder has not acquired the lock. Only its log has the reason if this needs longer than a lease. → kubectl -n istio-system logs b", "holder waits": "no leader bad: the holder does not act. Only its log has the reason if this needs longer than a lease. → kubectl -n istio-system logs b",
+		"settling":               "no leader bad: the holder waits until an earlier leader can no longer act. Only its log has the reason if this needs longer than a lease. → kubectl -n istio-system logs b",
+		"validity ended":         "no leader bad: the holder does not act. Only its log has the reason if this needs longer than a lease. → kubectl -n istio-system logs b",
 		"outage":                 "unknown bad: requests of this process for the lock fail: connection refused. Only the API server or the network of this process has the reason. Test the API server from another machine: → kubectl get --raw '/readyz?verbose'",
-		"forbidden":              `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
+		"forbidden":              "no leader bad: service account istio-system/pilot has no permission to get leases in namespace istio-system. Give it a Role. → " + role,
 		"unfit candidate":        "no leader bad: free; candidates: c (unfit). Only the log of the candidate has the reason. → kubectl -n istio-system logs c",
 		"rejected":               "rejected warn: the election has a candidate that cannot lead: the API server rejects a as holder: forbidden. Only a change of what rejects it can fix this. Its log has each rejection. → kubectl -n istio-system logs a",
 		"problem":                "problem bad: two locks. Only its candidates can fix this: all need one readable lock of the same type.",
 		"hold":                   "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
 		"alone":                  "warning warn: the election has no candidate that can replace the leader: other candidates: none. Run at least two replicas.",
 		"candidate refused":      "rejected warn: the election has a candidate that cannot lead: the API server rejects c as holder: no permission. Only a change of what rejects it can fix this. Its log has each rejection. → kubectl -n istio-system logs c",
-		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: webhook x rejects the holder of the lock: denied the request. Only doctor reads pods, rights, webhooks and the fence. → electionctl doctor -n istio-system`,
-		"candidate rejected":     `no leader bad: webhook x rejects the holder of the lock: denied the request. Only doctor reads pods, rights, webhooks and the fence. → electionctl doctor -n istio-system`,
+		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: webhook x rejects the holder of the lock: denied the request. Only its configuration has the writes that it must admit. Exclude the lock. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"candidate rejected":     `no leader bad: webhook x rejects the holder of the lock: denied the request. Only its configuration has the writes that it must admit. Exclude the lock. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
 		"two markers":            "problem bad: incumbent.dev/leader: a led in an earlier term, was overwritten by another elector, and may be active until its lease ends → kubectl -n istio-system annotate lease/e incumbent.dev/leader-",
 		"refused":                "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
 		"hold without a leader":  "no leader bad: free; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
@@ -133,9 +140,9 @@ func TestGroups(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	want := `no leader [electionctl -n istio-system doctor] e2 e5 e8
+	want := `no leader [` + role + `] e2 e5 e8
 no leader [electionctl -n istio-system doctor] e3 e7
-unknown [electionctl explain -n istio-system e9] e9
+unknown [kubectl get --raw '/readyz?verbose'] e9
 on hold [] e1{ electionctl -n istio-system resume e1} e6{ electionctl -n istio-system resume e6}
 leading [] e0 e4`
 	if text := strings.Join(got, "\n"); text != want {

@@ -53,8 +53,8 @@ func (p *Program) explain() *cobra.Command {
 			if i > 0 {
 				fmt.Fprintln(p.Out)
 			}
-			p.writeFindings(e, findings)
-			p.explained(e, d, s, ifDefault, out.wide())
+			notLive := p.writeFindings(e, findings)
+			p.explained(e, d, s, ifDefault, out.wide(), notLive)
 		}
 		return nil
 	})
@@ -102,14 +102,16 @@ type explanation struct {
 	IfDefaultRevision *inspect.Outcome    `json:"ifDefaultRevision,omitempty"`
 }
 
-// writeFindings prints the findings about an election, the worst one first.
-func (p *Program) writeFindings(e inspect.Election, findings []diagnosis.Finding) {
+// writeFindings prints the findings about an election, the worst one first. It reports whether the holder cannot act.
+func (p *Program) writeFindings(e inspect.Election, findings []diagnosis.Finding) (notLive bool) {
 	for _, f := range diagnosis.Of(e, findings) {
 		if f.Command == command("explain", e) {
 			f.Command = "" // the reader has run it
 		}
 		writeFinding(p.Out, f)
+		notLive = notLive || f.Effect == diagnosis.NotLive
 	}
+	return notLive
 }
 
 func writeFinding(w io.Writer, f diagnosis.Finding) {
@@ -133,7 +135,7 @@ func (p *Program) printExplanations(out *output, found []inspect.Election, findi
 }
 
 // explained prints one election.
-func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string, wide bool) {
+func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string, wide, notLive bool) {
 	w := safe{p.Out}
 	w.line("%s/%s, a %s", e.Namespace, e.Name, e.Lock)
 	if e.Holder != "" {
@@ -142,7 +144,11 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  since        %s, renewed %s", stamp(e.Since), stamp(e.Renewed))
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
 	}
-	w.line("  state        %s", stateWords(e))
+	if notLive {
+		w.line("  state        recorded as leader until its lease expires")
+	} else {
+		w.line("  state        %s", stateWords(e))
+	}
 	if word := coordinationWord(e); word != "" {
 		w.line("  coordinated  %s", word)
 	}

@@ -25,7 +25,7 @@ const (
 	ourMarker = "v1 pilot-1 3 handover"
 )
 
-// TestDoctor_Outcomes shows each state of an election to doctor.
+// TestDoctor_Outcomes shows states of an election to doctor. TestEmergencies of package diagnosis has all states.
 func TestDoctor_Outcomes(t *testing.T) {
 	const stepDown = `{"reason":"operator","requester":"ann","holder":"pilot-1","transitions":3,"seconds":15,"holdSeconds":60}`
 	free := strings.Replace(ourRecord, "pilot-1", "", 1)
@@ -48,22 +48,12 @@ func TestDoctor_Outcomes(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"healthy":        {ourRecord, ourMarker, []member{leader, other}, "stable", Done, "leaders         ok        each election has a leader and another candidate that can lead\ndefault         ok        the default revision is stable"},
-		"no process":     {free, "", nil, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          Start the pods of a candidate. Only their logs have the reason if they run.\n                          → kubectl -n NAMESPACE get deployments,pods"},
-		"not acquired":   {free, "", []member{leader, other}, "", unhealthy, "candidates: pilot-1 (ready), pilot-2 (ready)\n                          Only the log of the candidate has the reason.\n                          → kubectl -n NAMESPACE logs pilot-1"},
-		"stopped":        {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.election.BackingOff = true }), other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock, but it stopped leading and does not campaign yet"},
-		"not warm":       {free, "", []member{changed(other, func(m *member) { m.election.Warm = false })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-2 (not warm)"},
-		"cooling down":   {free, "", []member{changed(leader, func(m *member) { m.election.BackingOff = true })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-1 (cooling down)\n                          The candidate campaigns again after its cool-down.\n                          → electionctl explain -n NAMESPACE istio-leader"},
-		"no lock":        {"", "", []member{other}, "", unhealthy, "NAMESPACE/istio-leader has no lock: its candidate pilot-2 does not create it"},
-		"alone":          {ourRecord, ourMarker, []member{leader}, "", Done, "NAMESPACE/istio-leader has no candidate that can replace the leader: other candidates: none\n                          Run at least two replicas."},
-		"others late":    {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "", Done, "NAMESPACE/istio-leader has no candidate that can replace the leader: other candidates: pilot-2 (late)"},
-		"other not warm": {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.election.Warm = false })}, "", Done, "candidates: pilot-2 (not warm)\n                          Only the log of the candidate has the reason.\n                          → kubectl -n NAMESPACE logs pilot-2"},
-		"settling":       {ourRecord, "", []member{leader, other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock and does not act yet"},
-		"ghost revision": {ourRecord, ourMarker, []member{leader, other}, "ghost", unhealthy, "the default revision is ghost, but no live process runs it\n                          Start its pods, or make the revision of the leaders the default.\n                          → electionctl default set -n NAMESPACE stable"},
-		"late revision":  {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "canary", unhealthy, "the default revision is canary, but no live process runs it"},
-		"not moved":      {ourRecord, ourMarker, []member{leader, other}, "canary", Done, "the default revision is canary, but no leader has it\n                          → electionctl plan -n NAMESPACE --default-revision canary"},
-		"clock ahead":    {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.ago = -90*time.Minute - 30*time.Second }), other}, "", Done, "the clock of pilot-1 is 1h30m"},
-		"clock behind":   {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = 90*time.Minute + 30*time.Second })}, "", Done, "the clock of pilot-2 is 1h30m"},
+		"healthy":       {ourRecord, ourMarker, []member{leader, other}, "stable", Done, "leaders         ok        each election has a leader and another candidate that can lead\ndefault         ok        the default revision is stable"},
+		"no process":    {free, "", nil, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          Start the pods of a candidate. Only their logs have the reason if they run.\n                          → kubectl -n NAMESPACE get deployments,pods"},
+		"no lock":       {"", "", []member{other}, "", unhealthy, "NAMESPACE/istio-leader has no lock: its candidate pilot-2 does not create it"},
+		"late revision": {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "canary", unhealthy, "the default revision is canary, but no live process runs it"},
+		"clock ahead":   {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.ago = -90*time.Minute - 30*time.Second }), other}, "", Done, "the clock of pilot-1 is 1h30m"},
+		"clock behind":  {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = 90*time.Minute + 30*time.Second })}, "", Done, "the clock of pilot-2 is 1h30m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnvironment(t)
@@ -130,6 +120,9 @@ func TestDoctor_Pods(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not exist; other candidates: pilot-2 (ready)")
+	e.expect(e.run("explain", "istio-leader"), Done, "state        recorded as leader until its lease expires")
+	e.expect(e.run("list"), Done, "leads, see explain", "Problem: NAMESPACE/istio-leader has no live leader: pod pilot-1 does not exist; other candidates: pilot-2 (ready)\n"+
+		"  A candidate acquires the lock when the lease of 600 s expires.\n")
 	e.pod("pilot-1", "stable")
 	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 was replaced")
 	if err := e.kube.CoordinationV1().Leases(e.namespace).Delete(t.Context(), members.LeaseName("pilot-1"), metav1.DeleteOptions{}); err != nil {
