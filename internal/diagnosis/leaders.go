@@ -42,7 +42,9 @@ func (in *Input) leaders() (found []Finding) {
 		knows = knows && in.knows(e)
 		read = read && in.Pods[e.Namespace] != nil
 		if e.Uncoordinated != "" {
-			found = append(found, in.unchosen(e))
+			if f := in.unchosen(e); f.Cause != "" {
+				found = append(found, f)
+			}
 		}
 		if in.Deletions[id(e)].Count >= minDeletions {
 			found = append(found, in.deleted(e))

@@ -1,9 +1,7 @@
 package operate
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/apirequest"
@@ -74,11 +71,7 @@ var scenes = []scene{
 	},
 	{
 		namespace: "witness", releases: map[string]string{"stable": "args={--witness=socket,--witness-socket=/run/no-witness}"},
-		breaks: func(p *plane) {
-			p.t.Cleanup(p.repeat(func() { // the lock may not exist again yet
-				_ = p.Kube.CoreV1().ConfigMaps(p.namespace).Delete(p.t.Context(), watched, metav1.DeleteOptions{})
-			}))
-		},
+		breaks: func(p *plane) { p.t.Cleanup(p.repeat(p.deleteLock)) },
 		alerts: []string{"IncumbentNoWitness", "IncumbentLeaderChanges"},
 	},
 	{
@@ -102,8 +95,7 @@ func TestAlerts(t *testing.T) {
 	waiting := map[string]time.Time{} // by alert and namespace, since the fault
 	rules := map[string]bool{}
 	for _, s := range scenes {
-		p.do("kubectl create namespace " + s.namespace)
-		for _, g := range p.rules(s.namespace, s.values("stable")+" --set=caBundle.file=/ca.pem,monitoring.rules.leases=true") {
+		for _, g := range p.rules(s.namespace, "monitoring.rules.leases=true,"+s.releases["stable"]) {
 			for _, rule := range g.Rules {
 				rule["for"] = "1s"
 				rules[rule["alert"].(string)] = true
@@ -112,7 +104,7 @@ func TestAlerts(t *testing.T) {
 			groups = append(groups, g)
 		}
 		for _, revision := range slices.Sorted(maps.Keys(s.releases)) {
-			p.do(fmt.Sprintf("helm -n %s install %s deploy/charts/pilot --server-side=false --set=caBundle.file=%s %s", s.namespace, revision, p.BundleFile(), s.values(revision)))
+			p.install(s.namespace, revision, s.releases[revision])
 		}
 	}
 	p.prometheus = startPrometheus(t, p, groups, p.serveLeases("leases"))
@@ -138,12 +130,6 @@ func TestAlerts(t *testing.T) {
 	}
 	p.fired(waiting)
 	p.prometheus.checkAnnotations(t)
-}
-
-// values returns the flags of Helm for the values of a release.
-func (s scene) values(revision string) string {
-	const common = "image=pilot,replicas=1,address=$(POD_IP):15014,debugAddress=,gatewayAPI.enabled=false,fence.mode=none"
-	return fmt.Sprintf("--set='%s' --set='%s'", common, s.releases[revision])
 }
 
 // fired waits until all alerts have fired.
@@ -176,40 +162,15 @@ func (p *plane) leads() {
 func (p *plane) slowLock() {
 	p.t.Helper()
 	const step, stall, delay = 30 * time.Second, 17500 * time.Millisecond, 2600 * time.Millisecond
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var review admissionv1.AdmissionReview
-		if json.NewDecoder(r.Body).Decode(&review) != nil || review.Request == nil {
-			http.Error(w, "no review", http.StatusBadRequest)
-			return
-		}
+	p.review(func(ctx context.Context) string {
 		wait := delay
 		if left := time.Until(time.Now().Truncate(step).Add(step)); left < stall+delay {
 			wait = left + 300*time.Millisecond
 		}
-		_ = apirequest.Pause(r.Context(), wait)
-		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-		_ = json.NewEncoder(w).Encode(review)
-	}))
-	p.t.Cleanup(server.Close)
-	p.t.Cleanup(server.CloseClientConnections)
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	p.apply(fmt.Sprintf(slowing, p.namespace, base64.StdEncoding.EncodeToString(authority), server.URL, watched))
+		_ = apirequest.Pause(ctx, wait)
+		return ""
+	})
 }
-
-// slowing sends updates of one ConfigMap to a webhook.
-const slowing = `apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingWebhookConfiguration
-metadata: {name: slow}
-webhooks:
-- name: slow.example.com
-  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %q}}
-  clientConfig: {caBundle: %s, url: %q}
-  matchConditions: [{name: lock, expression: 'object.metadata.name == %[4]q'}]
-  rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}]
-  timeoutSeconds: 30
-  sideEffects: None
-  admissionReviewVersions: [v1]
-`
 
 // serveLeases serves the metrics of the Leases of a namespace as kube-state-metrics does, and returns the job for Prometheus.
 func (p *plane) serveLeases(namespace string) map[string]any {

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
 const (
@@ -35,6 +39,10 @@ type state struct {
 	breaks, repairs func(p *plane)
 	again           func(p *plane) func()
 	paste           bool
+	// reads are words that the first command of doctor prints, if that command only reads.
+	reads string
+	// namespace is the namespace of the installation, if it is not istio-system.
+	namespace string
 }
 
 const (
@@ -42,7 +50,10 @@ const (
 	noLeader = "IncumbentNoLeader"
 	healthy  = "each election has a leader and another candidate that can lead"
 	tag      = "kubectl label mutatingwebhookconfiguration istio-revision-tag-default --overwrite istio.io/rev="
-	note     = "kubectl -n istio-system annotate configmap istio-namespace-controller-election --overwrite "
+	crashing = "CrashLoopBackOff: container pilot ended with exit code 1 (Error): pilot: unknown flag"
+	// uncoordinated is the cause after three leases without a coordinator.
+	uncoordinated = "not coordinated, although candidates request it: Lease other/incumbent-coordinator does not exist"
+	note          = "kubectl -n istio-system annotate configmap istio-namespace-controller-election --overwrite "
 )
 
 var states = []state{
@@ -91,8 +102,8 @@ var states = []state{
 	},
 	{
 		name: "webhook that denies the lock",
-		list: "leads", doctor: "will lose the leader: webhook deny.example.com of ValidatingWebhookConfiguration guard rejects the holder of the lock", explain: "will lose the leader: webhook deny.example.com", page: "rejected", alert: none,
-		breaks:  func(p *plane) { p.apply(denying) },
+		list: "leads", doctor: "will lose the leader: webhook guard.example.com of ValidatingWebhookConfiguration guard rejects the holder of the lock: denied the request: change freeze", explain: "will lose the leader: webhook guard.example.com", page: "rejected", alert: none,
+		breaks:  func(p *plane) { p.review(func(context.Context) string { return "change freeze" }) },
 		paste:   true,
 		repairs: func(p *plane) { p.do("kubectl delete validatingwebhookconfiguration guard") },
 	},
@@ -103,6 +114,24 @@ var states = []state{
 			p.do(`kubectl -n istio-system patch role pilot-stable --type=json -p '[{"op":"replace","path":"/rules/1/verbs","value":["get","watch"]}]'`)
 		},
 		paste: true,
+	},
+	{
+		name: "witness socket without a witness",
+		list: "leads", doctor: "have no working witness: container pilot of", explain: "uses the witness socket /run/none, and no container of the pod serves it", page: "witness: unreachable", alert: none,
+		breaks: func(p *plane) {
+			for _, revision := range []string{"stable", "canary"} {
+				p.do("kubectl -n istio-system patch deployment pilot-" + revision + ` --type=json -p '[{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--witness=socket"},` +
+					`{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--witness-socket=/run/none"}]' && kubectl -n istio-system rollout status deployment pilot-` + revision)
+			}
+		},
+		paste: true,
+	},
+	{
+		name: "lock deleted every second",
+		list: "leads", doctor: "loses its leaders: the lock configmap/istio-namespace-controller-election was deleted under a leader", explain: "loses its leaders: the lock configmap/istio-namespace-controller-election was deleted", page: "pilot-stable-X", alert: none,
+		again:   func(p *plane) func() { return p.deleteLock },
+		reads:   "stopped leading (lock-deleted)",
+		repairs: func(p *plane) { p.do("kubectl -n istio-system delete events --all") }, // doctor counts deletions of the last 10 minutes
 	},
 	{
 		name: "clock of a process ahead",
@@ -127,6 +156,22 @@ var states = []state{
 		list: "leads", doctor: "bindings are missing, for example incumbent-fence.", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
 		breaks:  (*plane).deletePolicies,
 		repairs: (*plane).repair,
+	},
+	{
+		name: "default revision crashes",
+		list: "leads", doctor: "do not have the default revision stable, which no live process runs: 2 of 2 pods of revision stable do not run: " + crashing,
+		explain: "does not have the default revision stable, which no live process runs: 2 of 2 pods", page: "pilot-canary-X", alert: none,
+		breaks: func(p *plane) { p.crash("stable") },
+		reads:  "unknown flag",
+	},
+	{
+		name: "every replica crashes",
+		list: "free", doctor: "have no leader: 4 of 4 pods of revision canary, stable do not run: " + crashing, explain: "has no leader: 4 of 4 pods of revision canary, stable do not run: " + crashing, page: none, alert: noLeader,
+		breaks: func(p *plane) { p.crash("canary") },
+		reads:  "unknown flag",
+		repairs: func(p *plane) {
+			p.do("kubectl -n istio-system rollout undo deployment pilot-stable && kubectl -n istio-system rollout undo deployment pilot-canary")
+		},
 	},
 	{
 		name: "record unreadable",
@@ -174,6 +219,32 @@ var states = []state{
 			p.scale(0, 0)
 		},
 	},
+	{
+		name: "coordinator gone", namespace: "other",
+		list: "leads", doctor: uncoordinated + ", so no coordinator runs", explain: uncoordinated, page: uncoordinated, alert: none,
+		breaks: func(p *plane) {
+			p.install("other", "stable", "replicas=2,elections.leaseDuration=6s,elections.renewDeadline=4s,elections.retryPeriod=1s,"+
+				"elections.lock=lease,elections.strategy=incumbent.dev/DefaultRevision,elections.coordinator=false")
+		},
+		paste: true,
+	},
+	{
+		name: "fence for a missing account", namespace: "other",
+		list: "expired", doctor: "the fence other names other/piolt and not the service accounts of the pods (other/pilot-stable), so the API server rejects them as holders",
+		explain: "the fence other names other/piolt and not the service accounts", page: "ValidatingAdmissionPolicy", alert: none,
+		breaks: func(p *plane) {
+			p.do("electionctl -n other fence install --lock=lease --service-account=piolt --revisions=stable --keep --wait=0")
+		},
+		paste: true,
+	},
+	{
+		name: "namespace in Terminating", namespace: "other",
+		list: "free", doctor: "no leader: namespace other is being deleted (Terminating)", explain: "no leader: namespace other is being deleted (Terminating)", page: none, alert: none,
+		breaks: func(p *plane) {
+			p.do("kubectl -n other create configmap stuck && kubectl -n other patch configmap stuck -p '{\"metadata\":{\"finalizers\":[\"example.com/stuck\"]}}' && kubectl delete namespace other --wait=false")
+		},
+		reads: "example.com/stuck",
+	},
 }
 
 func TestStates(t *testing.T) {
@@ -182,11 +253,6 @@ func TestStates(t *testing.T) {
 	p.step(t, "operator", p.operator)
 	if p.prometheus != nil {
 		p.step(t, "upgrade", func() { p.prometheus.upgrade(p) })
-		p.step(t, "lock deleted repeatedly", func() {
-			p.prometheus.deletions(p)
-			p.do("kubectl -n istio-system delete events --all") // doctor counts deletions of the last 10 minutes
-			p.shows("lock deleted repeatedly, repaired", "doctor", healthy, p.electionctl("doctor"))
-		})
 	}
 	for _, s := range states {
 		if !p.step(t, s.name, func() { p.try(s) }) {
@@ -210,6 +276,7 @@ func (p *plane) step(t *testing.T, name string, run func()) bool {
 // try produces a state, checks it and repairs it.
 func (p *plane) try(s state) {
 	p.t.Helper()
+	p.namespace = cmp.Or(s.namespace, rollout.Namespace)
 	if s.breaks != nil {
 		s.breaks(p)
 	}
@@ -219,6 +286,12 @@ func (p *plane) try(s state) {
 		p.t.Cleanup(end) // if the check ends the test
 	}
 	p.check(s)
+	if s.reads != "" {
+		p.shows(s.name, "the command of doctor", s.reads, func() string {
+			_, command := p.advice()
+			return p.run(command)
+		})
+	}
 	end()
 	if s.paste {
 		p.paste()
@@ -239,18 +312,17 @@ func (p *plane) paste() {
 	pasted := 0
 	again := time.Time{}
 	for last := ""; ; {
-		out, _ := p.Shell(p.t.Context(), p.folder, "electionctl -n "+p.namespace+" doctor").CombinedOutput()
-		_, command, found := strings.Cut(string(out), "→ ")
-		command, _, _ = strings.Cut(command, "\n")
+		out, command := p.advice()
+		reads := strings.Contains(command, " logs ") // of a Pod that starts
 		switch {
-		case !bad.Match(out):
+		case !bad.MatchString(out):
 			return
-		case !found || pasted == most:
-			p.t.Errorf("after %d printed commands: %s", pasted, out)
-			return
-		case command == last && time.Now().Before(again):
+		case (command == last || command == "" || reads) && time.Now().Before(again):
 			_ = apirequest.Pause(p.t.Context(), 500*time.Millisecond)
 			continue
+		case command == "" || pasted == most:
+			p.t.Errorf("after %d printed commands: %s", pasted, out)
+			return
 		}
 		p.t.Log(command)
 		p.do("line=$(cat <<'EOF'\n" + command + "\nEOF\n); printf 'y\\n' | script -qec \"$line\" /dev/null") // a terminal, for the prompt
@@ -258,6 +330,19 @@ func (p *plane) paste() {
 		again = time.Now().Add(lease)
 		pasted++
 	}
+}
+
+// advice returns the output of doctor, and its first command.
+func (p *plane) advice() (out, command string) {
+	text, _ := p.Shell(p.t.Context(), p.folder, "electionctl -n "+p.namespace+" doctor").CombinedOutput()
+	_, command, _ = strings.Cut(string(text), "→ ")
+	command, _, _ = strings.Cut(command, "\n")
+	return string(text), command
+}
+
+// deleteLock deletes the watched lock. It may not exist again yet.
+func (p *plane) deleteLock() {
+	_ = p.Kube.CoreV1().ConfigMaps(p.namespace).Delete(p.t.Context(), watched, metav1.DeleteOptions{})
 }
 
 var bad = regexp.MustCompile(`(?m)\s(problem|warning)\s`)

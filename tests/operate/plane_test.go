@@ -2,9 +2,13 @@ package operate
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"html"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,7 +61,7 @@ func startPlane(t *testing.T) *plane {
 		t.Log("no prometheus: the alerts are not checked")
 		return p
 	}
-	p.prometheus = startPrometheus(t, p, p.rules(rollout.Namespace, "--set=image=pilot,caBundle.file=/ca.pem"))
+	p.prometheus = startPrometheus(t, p, p.rules(p.namespace, "gatewayAPI.enabled=true"))
 	return p
 }
 
@@ -64,7 +69,7 @@ func startPlane(t *testing.T) *plane {
 func startCluster(t *testing.T) *plane {
 	t.Helper()
 	folder := t.TempDir()
-	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 8 * time.Second, Retry: time.Second}
+	options := rollout.Options{WithoutGateways: true, LeaseCandidates: true, Lease: lease, Renew: 8 * time.Second, Retry: time.Second}
 	p := &plane{t: t, namespace: rollout.Namespace, folder: folder}
 	p.must(options.Build(t.Context(), root, folder))
 	p.must(options.BuildElectionctl(t.Context(), root, folder))
@@ -77,6 +82,18 @@ func startCluster(t *testing.T) *plane {
 	})
 	p.must(err)
 	return p
+}
+
+// values returns the flags of Helm for a release with values.
+func (p *plane) values(values string) string {
+	const common = "image=pilot,replicas=1,address=$(POD_IP):15014,debugAddress=$(POD_IP):15016,gatewayAPI.enabled=false,fence.mode=none"
+	return fmt.Sprintf("--set='%s,caBundle.file=%s' --set='%s'", common, p.BundleFile(), values)
+}
+
+// install installs a release in a namespace.
+func (p *plane) install(namespace, revision, values string) {
+	p.t.Helper()
+	p.do(fmt.Sprintf("helm -n %s install %s deploy/charts/pilot --create-namespace --server-side=false %s", namespace, revision, p.values(values)))
 }
 
 func (p *plane) must(err error) {
@@ -129,18 +146,45 @@ spec:
     resourceRules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"], namespaces: ["*"], clusterScope: true}]
 `
 
-// denying rejects updates of ConfigMaps.
-const denying = `apiVersion: admissionregistration.k8s.io/v1
+// webhook sends updates of ConfigMaps in a namespace to a webhook.
+const webhook = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingWebhookConfiguration
 metadata: {name: guard}
 webhooks:
-- name: deny.example.com
-  clientConfig: {url: "https://127.0.0.1:9/"}
+- name: guard.example.com
+  clientConfig: {caBundle: %s, url: %q}
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}]
-  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: istio-system}}
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}
+  timeoutSeconds: 30
   sideEffects: None
   admissionReviewVersions: [v1]
 `
+
+// review lets a webhook decide about updates of ConfigMaps. It denies an update with the reason that decide returns.
+func (p *plane) review(decide func(ctx context.Context) (denied string)) {
+	p.t.Helper()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review admissionv1.AdmissionReview
+		if json.NewDecoder(r.Body).Decode(&review) != nil || review.Request == nil {
+			http.Error(w, "no review", http.StatusBadRequest)
+			return
+		}
+		denied := decide(r.Context())
+		review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: denied == "", Result: &metav1.Status{Message: denied}}
+		_ = json.NewEncoder(w).Encode(review) // an error means that the API server does not wait any more
+	}))
+	p.t.Cleanup(server.Close)
+	p.t.Cleanup(server.CloseClientConnections)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	p.apply(fmt.Sprintf(webhook, base64.StdEncoding.EncodeToString(authority), server.URL, p.namespace))
+}
+
+// crash adds an unknown flag to the processes of a revision, and replaces all of them.
+func (p *plane) crash(revision string) {
+	p.t.Helper()
+	p.do("kubectl -n istio-system patch deployment pilot-" + revision + ` --type=json -p '[{"op":"replace","path":"/spec/strategy","value":{"type":"Recreate"}},` +
+		`{"op":"add","path":"/spec/template/spec/containers/0/args/-","value":"--leese-duration=1s"}]'`)
+}
 
 var (
 	pods   = regexp.MustCompile(`pilot-(stable|canary)-[a-z0-9]+-[a-z0-9]+`)
@@ -157,7 +201,7 @@ func steady(s string) string {
 // page returns the row of the watched election on the page of a replica, with the heading of its group and its notes, as text.
 func (p *plane) page() string {
 	for _, pod := range p.Node.Pods() {
-		if !pod.Ready || pod.PID == 0 || stopped(pod) {
+		if pod.Namespace != p.namespace || !pod.Ready || pod.PID == 0 || stopped(pod) {
 			continue
 		}
 		if status, text := harness.Page(p.t, pod.Address+":15016", "/debug/elections"); status == 200 {

@@ -12,11 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/testutil/prometheus"
-	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
 // alerts is a Prometheus with the alerts of the chart. It is nil if Prometheus is not installed.
@@ -52,7 +50,7 @@ func startPrometheus(t *testing.T, p *plane, rules []group, jobs ...any) *alerts
 // rules returns the groups of rules of the chart for a release in a namespace.
 func (p *plane) rules(namespace, values string) []group {
 	p.t.Helper()
-	text, err := p.Shell(p.t.Context(), p.folder, "helm -n "+namespace+" template stable deploy/charts/pilot "+values+
+	text, err := p.Shell(p.t.Context(), p.folder, "helm -n "+namespace+" template stable deploy/charts/pilot "+p.values(values)+
 		" --set=monitoring.rules.enabled=true --show-only=templates/monitoring.yaml").Output()
 	p.must(err)
 	var object struct{ Spec struct{ Groups []group } }
@@ -136,19 +134,6 @@ func (a *alerts) upgrade(p *plane) {
 	// Refusals at the start of a term count for five minutes.
 	is(`count(ALERTS{alertname!="IncumbentWritesRefused"}) or vector(0)`, " 0]")
 	is(`count(max_over_time(ALERTS{alertstate="firing"}[1h])) or vector(0)`, " 0]")
-}
-
-// deletions checks the alert about a lock that a program deletes again and again.
-func (a *alerts) deletions(p *plane) {
-	p.t.Helper()
-	end := p.repeat(func() {
-		_ = p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Delete(p.t.Context(), watched, metav1.DeleteOptions{}) // it may not exist again yet
-	})
-	defer end()
-	p.shows("lock deleted repeatedly", "alert", " 1]", func() string {
-		found, err := a.Query(p.t.Context(), `ALERTS{alertname="IncumbentLeaderChanges", alertstate="firing", name="`+watched+`"}`)
-		return fmt.Sprint(found, err)
-	})
 }
 
 // mayBeEmpty are panels without data in the normal case.

@@ -20,6 +20,8 @@ type Options struct {
 	Seed uint64
 	// Coordinated lets a coordinator choose the leaders.
 	Coordinated bool
+	// LeaseCandidates makes the API server serve LeaseCandidates, also if Coordinated is not set.
+	LeaseCandidates bool
 	// FenceOthers are further accounts that the fence declares.
 	FenceOthers []string
 	// WithoutFence installs no fence.

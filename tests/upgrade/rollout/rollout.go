@@ -83,7 +83,7 @@ func Start(ctx context.Context, options Options) (*Rollout, error) {
 func (r *Rollout) startCluster(ctx context.Context) error {
 	var err error
 	args := []string{"--service-cluster-ip-range=10.96.0.0/16"} // each Gateway has a Service
-	if r.options.Coordinated {
+	if r.options.Coordinated || r.options.LeaseCandidates {
 		args = append(args, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	}
 	r.Cluster, err = cluster.Start(ctx, cluster.Options{
