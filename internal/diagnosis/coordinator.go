@@ -21,14 +21,15 @@ func (in *Input) unchosen(e inspect.Election) Finding {
 		return o.Namespace == e.Namespace && o.Name == leaderelection.Coordinator && o.Lock == inspect.Lease
 	})
 	lease := fmt.Sprintf("Lease %s/%s", e.Namespace, leaderelection.Coordinator)
+	// After its start, a coordinator writes nothing as long as the best candidate leads.
+	best := e.Uncoordinated == leaderelection.NoCoordinator && in.Tags != nil && e.Led() && e.Revision == in.Tags.Default
 	switch {
+	case best && (e.Process != nil || lock >= 0 && in.Elections[lock].Led()):
+		return Finding{}
 	case e.Process != nil:
 		f.Advice, f.Command = "Only doctor reads the Lease of the coordinator.", in.doctor(e)
 		return f
 	case lock >= 0 && in.Elections[lock].Led():
-		if in.Tags != nil && e.Led() && e.Revision == in.Tags.Default {
-			return Finding{} // after its start, the coordinator writes nothing as long as the best candidate leads
-		}
 		o := in.Elections[lock]
 		f.Cause += ", although " + o.Holder + " holds " + lease
 		f.Advice, f.Command = "Only the log of the coordinator has the reason.", fmt.Sprintf("kubectl -n %s logs %s", o.Namespace, inspect.Pod(o.Holder, o.Name))

@@ -463,13 +463,13 @@ func TestEmergencies(t *testing.T) {
 			"kubectl -n istio-system logs pilot-stable-1",
 		},
 		"the coordinator is gone": {
-			func(p *plane) { p.coordinate(leaderelection.NoCoordinator) },
+			func(p *plane) { p.coordinate("the coordinator is absent") },
 			both + " are not coordinated, although candidates request it: Lease istio-system/incumbent-coordinator does not exist, so no coordinator runs", "",
 			"kubectl -n istio-system set env deployment/pilot-canary ENABLE_COORDINATOR=true",
 		},
 		"the coordinator is gone, by Helm": {
 			func(p *plane) {
-				p.coordinate(leaderelection.NoCoordinator)
+				p.coordinate("the coordinator is absent")
 				p.helm()
 				p.Elections = append(p.Elections, inspect.Election{Namespace: home, Name: leaderelection.Coordinator, Lock: inspect.Lease, State: inspect.Free})
 			},
@@ -479,10 +479,18 @@ func TestEmergencies(t *testing.T) {
 		"the coordinator does not act": {
 			func(p *plane) {
 				p.coordinate(leaderelection.NoCoordinator)
+				p.elections(func(e *inspect.Election) { e.Holder, e.Key, e.Revision = "pilot-stable-1", "stable", "stable" })
 				p.Elections = append(p.Elections, inspect.Election{Namespace: home, Name: leaderelection.Coordinator, Lock: inspect.Lease, State: inspect.Leads, Holder: "pilot-stable-1"})
 			},
 			both + " are not coordinated, although candidates request it: no coordinator named a leader for three lease durations, although pilot-stable-1 holds Lease istio-system/incumbent-coordinator", "",
 			"kubectl -n istio-system logs pilot-stable-1",
+		},
+		"the coordinator has nothing to change": {
+			func(p *plane) {
+				p.coordinate(leaderelection.NoCoordinator)
+				p.Elections = append(p.Elections, inspect.Election{Namespace: home, Name: leaderelection.Coordinator, Lock: inspect.Lease, State: inspect.Leads, Holder: "pilot-stable-1"})
+			},
+			"", "", "",
 		},
 		"no LeaseCandidates": {
 			func(p *plane) { p.coordinate(leaderelection.Unserved) },

@@ -130,7 +130,7 @@ var states = []state{
 		name: "lock deleted every second",
 		list: "leads", doctor: "loses its leaders: the lock configmap/istio-namespace-controller-election was deleted under a leader", explain: "loses its leaders: the lock configmap/istio-namespace-controller-election was deleted", page: "pilot-stable-X", alert: none,
 		again:   func(p *plane) func() { return p.deleteLock },
-		reads:   "stopped leading (lock-deleted)",
+		reads:   "system:masters",
 		repairs: func(p *plane) { p.do("kubectl -n istio-system delete events --all") }, // doctor counts deletions of the last 10 minutes
 	},
 	{
@@ -159,8 +159,8 @@ var states = []state{
 	},
 	{
 		name: "default revision crashes",
-		list: "leads", doctor: "do not have the default revision stable, which no live process runs: 2 of 2 pods of revision stable do not run: " + crashing,
-		explain: "does not have the default revision stable, which no live process runs: 2 of 2 pods", page: "pilot-canary-X", alert: none,
+		list: "leads", doctor: "the default revision is stable, but no live process runs it: 2 of 2 pods of revision stable do not run: " + crashing,
+		explain: "the default revision is stable, but no live process runs it: 2 of 2 pods", page: "pilot-canary-X", alert: none,
 		breaks: func(p *plane) { p.crash("stable") },
 		reads:  "unknown flag",
 	},
@@ -221,7 +221,7 @@ var states = []state{
 	},
 	{
 		name: "coordinator gone", namespace: "other",
-		list: "leads", doctor: uncoordinated + ", so no coordinator runs", explain: uncoordinated, page: uncoordinated, alert: none,
+		list: "leads", doctor: uncoordinated + ", so no coordinator runs", explain: uncoordinated, page: "not coordinated, although candidates request it", alert: none,
 		breaks: func(p *plane) {
 			p.install("other", "stable", "replicas=2,elections.leaseDuration=6s,elections.renewDeadline=4s,elections.retryPeriod=1s,"+
 				"elections.lock=lease,elections.strategy=incumbent.dev/DefaultRevision,elections.coordinator=false")
@@ -243,7 +243,7 @@ var states = []state{
 		breaks: func(p *plane) {
 			p.do("kubectl -n other create configmap stuck && kubectl -n other patch configmap stuck -p '{\"metadata\":{\"finalizers\":[\"example.com/stuck\"]}}' && kubectl delete namespace other --wait=false")
 		},
-		reads: "example.com/stuck",
+		reads: "phase: Terminating",
 	},
 }
 
@@ -375,7 +375,7 @@ func (p *plane) check(s state) {
 	p.shows(s.name, "list", s.list, p.electionctl("list"+s.as+" | grep -E 'istio-namespace-controller-election |cannot'"))
 	p.shows(s.name, "doctor", s.doctor, p.electionctl("doctor"+s.as))
 	p.shows(s.name, "explain", s.explain, p.electionctl("explain istio-namespace-controller-election"+s.as))
-	if p.prometheus != nil {
+	if p.prometheus != nil && s.namespace == "" { // it has the rules of one namespace
 		p.shows(s.name, "alert", "["+s.alert+"]", func() string { return "[" + p.prometheus.active(p.t) + "]" })
 	}
 }
