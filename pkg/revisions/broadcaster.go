@@ -36,6 +36,12 @@ func (b *broadcaster[T]) read() (value T, known bool) {
 	return b.value, b.known
 }
 
+// HasSynced reports whether a value was posted.
+func (b *broadcaster[T]) HasSynced() bool {
+	_, known := b.read()
+	return known
+}
+
 // post sets the value.
 func (b *broadcaster[T]) post(value T) {
 	b.mu.Lock()

@@ -58,10 +58,10 @@ func NewDefault(client kube.Client, config Config) DefaultWatcher {
 
 type defaultWatcher struct {
 	// names are the webhooks, in their order of precedence.
-	names       []string
-	config      Config
-	log         *slog.Logger
-	broadcaster *broadcaster[string]
+	names  []string
+	config Config
+	log    *slog.Logger
+	*broadcaster[string]
 	*runner
 
 	// mu guards the fields below. Each follower has its own goroutine.
@@ -124,11 +124,6 @@ func (w *defaultWatcher) post(revision string) {
 		w.log.Info("default revision changed", "revision", revision, "before", before, "ours", revision == w.config.Revision)
 	}
 	w.broadcaster.post(revision)
-}
-
-func (w *defaultWatcher) HasSynced() bool {
-	_, known := w.broadcaster.read()
-	return known
 }
 
 func (w *defaultWatcher) GetDefault() string {

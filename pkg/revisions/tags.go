@@ -92,7 +92,7 @@ const (
 type tagWatcher struct {
 	revision, namespace string
 	log                 *slog.Logger
-	broadcaster         *broadcaster[tags]
+	*broadcaster[tags]
 	*runner
 
 	// mu guards the fields below. Each follower has its own goroutine.
@@ -222,11 +222,6 @@ func (t tags) isMine(name, revision string) bool {
 		return !t.others.Has(name)
 	}
 	return t.mine.Has(name)
-}
-
-func (w *tagWatcher) HasSynced() bool {
-	_, known := w.broadcaster.read()
-	return known
 }
 
 func (w *tagWatcher) HasTag(name string) bool {

@@ -55,7 +55,7 @@ func watchChild[T reconcile.Object](c *Controller, kind Kind, from reconcile.Sou
 
 // ownerOf returns the Gateway that owns a managed object.
 func ownerOf(o metav1.Object) []key {
-	if owner := ownerName(o); owner != "" && o.GetLabels()[ManagedLabel] == ManagedBy {
+	if owner := OwnerName(o); owner != "" && o.GetLabels()[ManagedLabel] == ManagedBy {
 		return []key{{Namespace: o.GetNamespace(), Name: owner}}
 	}
 	return nil

@@ -276,8 +276,8 @@ func (v view) identify(document map[string]any) error {
 	return unstructured.SetNestedSlice(document, []any{owner}, "metadata", "ownerReferences")
 }
 
-// ownerName returns the name of the Gateway that owns an object, or "".
-func ownerName(o metav1.Object) string {
+// OwnerName returns the name of the Gateway that owns an object, or "".
+func OwnerName(o metav1.Object) string {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Gateway" {
 			return owner.Name
@@ -290,7 +290,7 @@ func ownerName(o metav1.Object) string {
 // the same name count, so that they are adopted before they are garbage-collected. The label has a long name
 // only in a short form, which can be the name of another Gateway.
 func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
-	if owner := ownerName(o); owner != "" {
+	if owner := OwnerName(o); owner != "" {
 		return owner == gw.Name
 	}
 	name, labelled := o.GetLabels()[gateway.GatewayNameLabelKey] // some versions of istiod set no owner on ServiceAccounts

@@ -66,7 +66,7 @@ func (v view) conflict(s step, present metav1.Object, chosen bool) *Problem {
 			s.Kind, s.Namespace, s.Name, ManagedLabel, NameOverride)
 	case managed && !chosen && !ownedBy(present, v.Gateway):
 		return problemf(reasonNameTaken, "%s %s/%s belongs to Gateway %s; set another name with annotation %s",
-			s.Kind, s.Namespace, s.Name, cmp.Or(ownerName(present), present.GetLabels()[gateway.GatewayNameLabelKey]), NameOverride)
+			s.Kind, s.Namespace, s.Name, cmp.Or(OwnerName(present), present.GetLabels()[gateway.GatewayNameLabelKey]), NameOverride)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package gatewaystatus
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -322,12 +323,7 @@ func ownerName(o metav1.Object) string {
 	if name == "" {
 		return ""
 	}
-	for _, owner := range o.GetOwnerReferences() {
-		if owner.Kind == gatewayKind {
-			return owner.Name
-		}
-	}
-	return name
+	return cmp.Or(gatewaydeploy.OwnerName(o), name)
 }
 
 // certificateNames returns the Secrets to which a Gateway refers.

@@ -134,13 +134,9 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 
 // obsoleteEntries returns the indexes of the entries of this controller that must be removed.
 func (c *Controller) obsoleteEntries(ctx context.Context, r *route, wanted []gateway.RouteParentStatus) (all []int, err error) {
-	kept := make([]bool, len(wanted))
+	pairs := paired(r, wanted)
 	for i, have := range r.Status.Parents {
-		if have.ControllerName != reconcile.GatewayController {
-			continue
-		}
-		if j := indexOf(wanted, kept, r, have.ParentRef); j >= 0 {
-			kept[j] = true
+		if have.ControllerName != reconcile.GatewayController || pairs[i] >= 0 {
 			continue
 		}
 		remove, verify := obsolete(c, r, have.ParentRef)
@@ -175,14 +171,12 @@ type patch struct {
 func changeParents(r *route, wanted []gateway.RouteParentStatus, removed []int, now metav1.Time) (change *patch, left int) {
 	var ops []map[string]any
 	present := r.Status.Parents
-	written := make([]bool, len(wanted))
+	pairs := paired(r, wanted)
 	for i, have := range present {
-		j := indexOf(wanted, written, r, have.ParentRef)
-		if have.ControllerName != reconcile.GatewayController || j < 0 {
+		if pairs[i] < 0 {
 			continue
 		}
-		written[j] = true
-		entry := wanted[j]
+		entry := wanted[pairs[i]]
 		entry.Conditions = timed(have.Conditions, entry.Conditions, now)
 		if !equality.Semantic.DeepEqual(have, entry) {
 			ops = append(ops, map[string]any{"op": "replace", "path": fmt.Sprint("/status/parents/", i), "value": entry})
@@ -195,7 +189,7 @@ func changeParents(r *route, wanted []gateway.RouteParentStatus, removed []int, 
 	var added []gateway.RouteParentStatus
 	for j, entry := range wanted {
 		switch {
-		case written[j]:
+		case slices.Contains(pairs, j):
 		case len(added) == room:
 			left++
 		default:
@@ -228,14 +222,19 @@ func full(left int) *problem {
 	return problemf(reasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, reconcile.GatewayController)
 }
 
-// indexOf returns the index of the wanted entry for a parent that is not written yet, or -1.
-func indexOf(wanted []gateway.RouteParentStatus, written []bool, r *route, parent gateway.ParentReference) int {
-	for j, entry := range wanted {
-		if !written[j] && sameRef(r, entry.ParentRef, parent) {
-			return j
+// paired returns, for each existing entry, the index of its wanted entry, or -1. No two entries have the same.
+func paired(r *route, wanted []gateway.RouteParentStatus) []int {
+	all := make([]int, len(r.Status.Parents))
+	for i, have := range r.Status.Parents {
+		all[i] = -1
+		for j, entry := range wanted {
+			if have.ControllerName == reconcile.GatewayController && !slices.Contains(all[:i], j) && sameRef(r, entry.ParentRef, have.ParentRef) {
+				all[i] = j
+				break
+			}
 		}
 	}
-	return -1
+	return all
 }
 
 // plainRef returns a reference with explicit defaults.

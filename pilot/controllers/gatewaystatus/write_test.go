@@ -112,15 +112,10 @@ func TestChangeParents(t *testing.T) {
 			route := &route{ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: "infra", ResourceVersion: "7", Generation: 5}}
 			route.Status.Parents = test.have
 			var removed []int
-			kept := make([]bool, len(test.wanted))
-			for i, have := range test.have {
-				if j := indexOf(test.wanted, kept, route, have.ParentRef); have.ControllerName != ours || j >= 0 {
-					if j >= 0 {
-						kept[j] = have.ControllerName == ours
-					}
-					continue
+			for i, j := range paired(route, test.wanted) {
+				if test.have[i].ControllerName == ours && j < 0 {
+					removed = append(removed, i)
 				}
-				removed = append(removed, i)
 			}
 			change, left := changeParents(route, test.wanted, removed, metav1.NewTime(time.Unix(2_000_000, 0).UTC()))
 			if got := steps(t, change); !slices.Equal(got, test.want) || left != test.left {
