@@ -54,7 +54,7 @@ func (p *process) canonicalTerm() {
 	if s := &p.s; s.Phase != core.Following || s.Term != (core.Term{}) {
 		return
 	}
-	p.ackedSent, p.ackedAt, p.anyAck = core.ClockReading{}, p.w.now, false
+	p.ackedSent, p.ackedAt, p.anyAck, p.conflicted = core.ClockReading{}, p.w.now, false, false
 	if p.call != nil && p.call.op == core.Acquire {
 		p.ackedAt = p.call.sentAt // soon
 	}

@@ -39,6 +39,7 @@ type schedule struct {
 	shown       uint64       // version that its watch has shown
 	late        bool         // time may pass before its watch shows the next version, or opens
 	slow        bool         // its run functions may return late
+	conflicted  bool         // its latest renewal conflicted
 }
 
 // fault returns the place of a fault that is left, or -1.
@@ -118,6 +119,13 @@ func (p *process) reply(c *call) {
 		v = &c.reply
 	}
 	p.answer(c, c.result, v)
+	conflicts := c.op == core.Renew && c.result == core.Conflict
+	if conflicts && p.conflicted {
+		p.n.hinder(c) // its pause, a part of a RetryPeriod, ends with the tick
+	}
+	if c.op == core.Renew || c.op == core.Acquire {
+		p.conflicted = conflicts
+	}
 }
 
 func (p *process) see() {

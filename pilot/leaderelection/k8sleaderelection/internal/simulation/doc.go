@@ -37,7 +37,7 @@
 //   - What can arrive arrives before time passes, unless a fault makes it late. A watch shows the newest version only.
 //   - Processes start again or continue after a pause, and witnesses act, only when nothing else can happen before time passes.
 //   - A watch event with a version that the process knows arrives immediately, unless a call is in flight.
-//   - A timer within a second fires at its end. Jitter is zero, and candidates take no turns (core.Herd).
+//   - A timer within a second fires at its end. So a leader that pauses after two conflicts may lose its term. Jitter is zero, and candidates take no turns (core.Herd).
 //   - All clocks are equal. A stranger writes 16 forms of annotations, a user 3 edits, and an operator 4 commands.
 //   - Second locks do not take part. A coordinator can. It sees a change and writes at once, unless a fault makes it restart, pause, want
 //     another leader, or treat a live holder as expired. One peer can take part, an istiod. The store answers its calls immediately, unless a fault loses
@@ -48,15 +48,16 @@
 // Of the orders of moves of different nodes that lead to the same world, one is played (reduce.go). TestExplore_Reduced compares that
 // with all orders.
 //
-// Worlds are compared by a fingerprint (graph.go): times relative to now, times in records and versions among themselves, and processes
-// of one revision exchanged. What neither Step nor a check reads any more is left out; TestExplore_EqualFutures checks that.
+// Worlds are compared by a fingerprint (graph.go): times relative to now, transitions relative to those in the lock, times in records and
+// versions among themselves, and processes of one revision exchanged. What neither Step nor a check reads any more is left out
+// (canonical.go); TestExplore_EqualFutures checks that.
 // Times farther from now than two leases are equal. So a world without further faults returns to a known state, and an
 // exploration ends without a bound in time.
 //
 //	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation
 //	SIM_FIRST=20000 begins with that seed
 //	SIM_SEED=1234   go test -v -run TestSimulation ...    plays one seed and prints every step
-//	EXPLORE_STATES=300000 go test -v -run TestExplore ...  explores up to that number of states with each set of faults
+//	EXPLORE_STATES=4000000 go test -v -run TestExplore ...  explores up to that number of states with each set of faults
 //	SIM_MODE=mixed  plays only that mode
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
 //
