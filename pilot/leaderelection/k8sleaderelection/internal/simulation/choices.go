@@ -64,6 +64,8 @@ type move struct {
 	waits func(n *node) bool // optional: whether time may pass before it
 	// effect is the strongest effect of a move that is possible before time passes.
 	effect effect
+	// machine: a process with two locks has the move only once.
+	machine bool
 }
 
 // moment is when a move is possible.
@@ -76,7 +78,10 @@ const (
 )
 
 // choice is a move at a node. The passing of time is the move -1.
-type choice struct{ move, node, variant int8 }
+type choice struct {
+	move, node, variant int8
+	inner               bool // of the second lock
+}
 
 func may(is bool) int {
 	if is {
@@ -193,7 +198,7 @@ func (n *node) playHindered(h hindrance) {
 func (n *node) first() bool { return n == n.w.nodes[0] }
 
 // moves are the choices of an exploration, apart from the passing of time.
-var moves = slices.Concat(nodeMoves, coordinatorMoves)
+var moves = slices.Concat(nodeMoves, coordinatorMoves, heldMoves)
 
 // nodeMoves are choices in each world.
 var nodeMoves = []move{
@@ -211,7 +216,7 @@ var nodeMoves = []move{
 	})},
 	{name: "timer", count: if1(func(p *process) bool { return p.due(p.wake) }), do: once(func(p *process) { p.input(core.Input{Kind: core.Tick}, view{}) })},
 	{name: "cancel", count: if1(func(p *process) bool { return p.call != nil && p.due(p.until) }), do: once(func(p *process) { p.cancel(p.call) })},
-	{name: "run functions return", count: if1(func(p *process) bool { return p.alive && !p.work }), do: once((*process).returned), waits: func(n *node) bool {
+	{name: "run functions return", count: if1(func(p *process) bool { return p.alive && !p.work && p.n.inner == nil }), do: once((*process).returned), waits: func(n *node) bool {
 		return n.p.slow && n.w.now.add(tick) <= n.p.returnAt
 	}},
 	{name: "peer", effect: changes, count: func(n *node) int { return may(n.turn() != nil) }, do: func(n *node, _ int) { n.q.play() }},
@@ -221,8 +226,8 @@ var nodeMoves = []move{
 	{name: "default of peer", count: func(n *node) int { return may(n.q != nil && n.q.defaultRevision != n.w.defaultRevision) }, do: func(n *node, _ int) {
 		n.q.defaultRevision = n.w.defaultRevision
 	}},
-	{name: "start", when: atRest, count: func(n *node) int { return may(n.idle()) }, do: func(n *node, _ int) { n.start() }},
-	{name: "resume", when: atRest, count: func(n *node) int { return may(n.paused) }, do: func(n *node, _ int) { n.resume() }},
+	{name: "start", machine: true, when: atRest, count: func(n *node) int { return may(n.idle() && !n.retired) }, do: func(n *node, _ int) { n.start() }},
+	{name: "resume", machine: true, when: atRest, count: func(n *node) int { return may(n.paused) }, do: func(n *node, _ int) { n.resume() }},
 	{name: "witness", when: atRest, count: func(n *node) int { return may(n.testament() != nil) }, do: func(n *node, _ int) {
 		n.w.releaseOver(n.testament(), n.w.store.now)
 	}},
@@ -262,22 +267,22 @@ var nodeMoves = []move{
 		p.n.hinder(p.call)
 	})},
 	{name: "late watch event", when: fault, count: func(n *node) int { return may(n.p != nil && n.p.behind() && !n.p.late) }, do: once(func(p *process) { p.late = true })},
-	{name: "late return", when: fault, count: func(n *node) int { return may(n.p != nil && n.p.alive && !n.p.work && !n.p.slow) }, do: once(func(p *process) { p.slow = true })},
+	{name: "late return", when: fault, count: func(n *node) int { return may(n.p != nil && n.p.alive && !n.p.work && !n.p.slow && n.inner == nil) }, do: once(func(p *process) { p.slow = true })},
 	{name: "cut watch", when: fault, count: if1(func(p *process) bool { return p.watching }), do: once(func(p *process) {
 		p.closeWatch(0)
 		p.late = true
 	})},
-	{name: "kill", when: fault, count: func(n *node) int { return may(n.p != nil || n.q != nil) }, do: func(n *node, _ int) { n.kill("killed") }},
-	{name: "stop", when: fault, count: func(n *node) int {
+	{name: "kill", machine: true, when: fault, count: func(n *node) int { return may(n.p != nil || n.q != nil) }, do: func(n *node, _ int) { n.kill("killed") }},
+	{name: "stop", machine: true, when: fault, count: func(n *node) int {
 		return may(!n.paused && (n.p != nil && !n.p.s.Stopping || n.q != nil && !n.q.stops))
 	}, do: func(n *node, _ int) { n.stop() }},
-	{name: "fail", when: fault, count: if1(func(p *process) bool { return p.work }), do: once(func(p *process) {
+	{name: "fail", machine: true, when: fault, count: if1(func(p *process) bool { return p.work }), do: once(func(p *process) {
 		p.stopAsked = true
 		p.input(core.Input{Kind: core.StepDown}, view{})
 	})},
 	{name: "unfit", when: fault, count: if1(func(p *process) bool { return true }), do: once(func(p *process) { p.w.fitness(p, !p.unfit) })},
-	{name: "pause", when: fault, count: func(n *node) int { return may(!n.paused && (n.p != nil || n.q != nil)) }, do: func(n *node, _ int) { n.pause(0, false) }},
-	{name: "flip", when: fault, count: func(n *node) int { return may(n.first() && n.w.mode.Ranked) }, do: func(n *node, _ int) { n.w.flip() }},
+	{name: "pause", machine: true, when: fault, count: func(n *node) int { return may(!n.paused && (n.p != nil || n.q != nil)) }, do: func(n *node, _ int) { n.pause(0, false) }},
+	{name: "flip", machine: true, when: fault, count: func(n *node) int { return may(n.first() && n.w.mode.Ranked) }, do: func(n *node, _ int) { n.w.flip() }},
 	{name: "delete", when: fault, count: ofLock, do: func(n *node, _ int) { n.w.deleteLock() }},
 	{name: "edit", when: fault, count: func(n *node) int { return 3 * ofLock(n) * may(!n.w.mode.peers()) }, do: func(n *node, kind int) {
 		[]func(){n.w.emptyRecord, n.w.corruptRecord, n.w.steal}[kind]()
@@ -334,13 +339,25 @@ var noRandom = rand.New(zeros{})
 // movesOf appends the possible moves of a node.
 func (w *world) movesOf(node int, when moment, list []choice) []choice {
 	n := w.nodes[node]
+	list = w.movesAt(n, choice{node: int8(node)}, when, list)
+	if n.inner != nil {
+		list = w.movesAt(n.inner, choice{node: int8(node), inner: true}, when, list)
+	}
+	return list
+}
+
+func (w *world) movesAt(n *node, c choice, when moment, list []choice) []choice {
 	for m := range moves {
 		move := &moves[m]
 		if move.when != when || when == fault && w.choosing.fault(move.name) < 0 {
 			continue
 		}
+		if move.machine && n.outer != nil {
+			continue
+		}
 		for k := range move.count(n) {
-			list = append(list, choice{int8(m), int8(node), int8(k)})
+			c.move, c.variant = int8(m), int8(k)
+			list = append(list, c)
 		}
 	}
 	return list
@@ -349,7 +366,7 @@ func (w *world) movesOf(node int, when moment, list []choice) []choice {
 // waits reports whether time may pass before a move.
 func (w *world) waits(c choice) bool {
 	waits := moves[c.move].waits
-	return waits != nil && waits(w.nodes[c.node])
+	return waits != nil && waits(w.place(c))
 }
 
 // choices returns the possible choices.
@@ -377,9 +394,12 @@ func (w *world) choose(c choice) {
 	if w.Trace != nil {
 		w.tracef("%v", w.named(c))
 	}
-	before := w.store.now.snap.Version
+	before := w.changes()
 	if c.move < 0 {
 		w.now = w.now.add(tick)
+		if w.inner != nil {
+			w.inner.now = w.now
+		}
 		w.forgetEffects()
 		w.checkGates()
 		return
@@ -388,15 +408,17 @@ func (w *world) choose(c choice) {
 	if m.when == fault {
 		w.choosing.left &^= 1 << w.choosing.fault(m.name)
 	}
-	m.do(w.nodes[c.node], int(c.variant))
-	if w.nodes[c.node].effect = notKnown; m.when != soon || w.store.now.snap.Version != before {
+	m.do(w.place(c), int(c.variant))
+	if w.nodes[c.node].effect = notKnown; m.when != soon || w.changes() != before {
 		w.forgetEffects()
 	}
-	for _, n := range w.nodes {
-		n.flying = slices.DeleteFunc(n.flying, w.over)
-		if p := n.awake(); p != nil && p.behind() && p.call == nil && p.s.Known == core.Current && p.newest.snap.Version == w.store.now.snap.Version {
+	for _, n := range w.allNodes() {
+		n.flying = slices.DeleteFunc(n.flying, n.w.over)
+		if p := n.awake(); p != nil && p.behind() && p.call == nil && p.s.Known == core.Current && p.newest.snap.Version == n.w.store.now.snap.Version {
 			p.see() // it knows this version, and learns nothing
-			n.effect = notKnown
+			if n.effect = notKnown; w.inner != nil {
+				w.forgetEffects()
+			}
 		}
 	}
 }
@@ -419,6 +441,9 @@ func (w *world) named(c choice) string {
 		return "time passes"
 	}
 	name := moves[c.move].name + " of " + w.nodes[c.node].name
+	if c.inner {
+		name += ", second lock"
+	}
 	if c.variant > 0 {
 		name += " (" + string(rune('0'+c.variant)) + ")"
 	}
@@ -427,7 +452,7 @@ func (w *world) named(c choice) string {
 
 // checkGates is watchValidity of an exploration.
 func (w *world) checkGates() {
-	for _, n := range w.nodes {
+	for _, n := range w.allNodes() {
 		p := n.awake()
 		if p != nil && p.work && p.gate.Mono < p.now().Mono && p.pausedAt < p.ackedAt {
 			w.violate(HardStop, "the run functions of %v were not cancelled at the end of validity", p)
@@ -445,7 +470,11 @@ func (w *world) continueCalmly() {
 		w.rest = w.rest.add(w.timing.peerBound())
 	}
 	w.end = w.rest.add(w.timing.quiet)
-	for _, n := range w.nodes {
+	if w.inner != nil {
+		w.continueInner()
+	}
+	for _, n := range w.allNodes() {
+		w := n.w
 		for _, c := range n.flying {
 			w.after(time.Millisecond, func() {
 				c.p.arrive(c, func(late time.Duration, r core.Result, v *view) { w.after(late, func() { c.p.answer(c, r, v) }) })
@@ -480,9 +509,10 @@ func (p *process) continueCalmly() {
 			w.after(time.Millisecond, func() { p.reply(c) })
 		}
 	}
-	if p.alive && !p.work {
+	if p.alive && !p.work && p.n.inner == nil {
 		p.planReturn(0)
 	}
+	p.continueComposition()
 	if p.behind() {
 		v := w.store.now
 		p.show(&v, p.watch)

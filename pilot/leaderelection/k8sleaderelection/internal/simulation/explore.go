@@ -20,6 +20,8 @@ type Bounds struct {
 	Keys    []string // revisions of the processes; the first is the default, if they differ
 	Witness bool     // each node has a witness
 	Peer    bool     // the last process is an istiod
+	Held    int      // number of processes with a second lock inside the first one; the others use only one lock
+	New     bool     // that is the second one
 	// Coordinated: a coordinator names the leader.
 	Coordinated bool
 	Removed     bool     // the coordinator is gone
@@ -40,7 +42,7 @@ type Bounds struct {
 func (b *Bounds) FaultKinds() []string {
 	var names []string
 	for _, m := range moves {
-		if m.when == fault && !(b.Peer && (m.name == "edit" || m.name == "forge")) && (b.Coordinated && !b.Removed || m.name != "coordinator") {
+		if m.when == fault && !(b.Peer && (m.name == "edit" || m.name == "forge")) && !(b.Held > 0 && slices.Contains([]string{"forge", "operator", "unfit"}, m.name)) && (b.Coordinated && !b.Removed || m.name != "coordinator") {
 			names = append(names, m.name)
 		}
 	}
@@ -99,7 +101,7 @@ func (b *Bounds) orders(begin ...int) [][]int {
 // equal reports whether two nodes are equal at the beginning.
 func (b *Bounds) equal(n, m int) bool {
 	last := len(b.Keys) - 1
-	return n == m || !b.Coordinated && b.Keys[n] == b.Keys[m] && (!b.Peer || n != last && m != last)
+	return n == m || !b.Coordinated && b.Keys[n] == b.Keys[m] && (n < b.Held) == (m < b.Held) && (!b.Peer || n != last && m != last)
 }
 
 // smallTiming has the durations of an exploration in ticks.
@@ -131,6 +133,9 @@ func (b *Bounds) first(recorded scenarios) *world {
 	if b.Settled {
 		w.store.commit(view{snap: core.Snapshot{Exists: true, UID: uid(0), Record: core.Record{Transitions: 1}}, released: true})
 	}
+	if b.Held > 0 {
+		w.inner = w.smallInner()
+	}
 	for i, key := range b.Keys {
 		n := w.newNode()
 		if b.Peer && i == len(b.Keys)-1 {
@@ -139,6 +144,9 @@ func (b *Bounds) first(recorded scenarios) *world {
 		n.key, n.witnessed = key, b.Witness
 		n.uncoordinated = b.Mixed && i == len(b.Keys)-1
 		n.clocks = &clocks{rate: 1, monoZero: int64(time.Hour), bootZero: int64(2 * time.Hour), hasBoot: true, asleepAt: -1, wallZero: 1_780_000_000e9}
+		if i < b.Held || b.New {
+			n.useSecondLock(i >= b.Held)
+		}
 		n.start()
 	}
 	if b.Coordinated && !b.Removed {
@@ -165,6 +173,7 @@ func counted(c Check, calm bool) bool {
 
 // judge returns the violations that count, and removes all.
 func (w *world) judge(calm bool) []Violation {
+	w.addInnerResult()
 	all := slices.DeleteFunc(w.result.Violations, func(v Violation) bool { return !counted(v.Check, calm) })
 	w.result.Violations = nil
 	return all
@@ -354,6 +363,9 @@ func (x *exploration) replay(p *path, calm bool) string {
 	recorded := scenarios{}
 	w := x.first(recorded)
 	w.Trace = &trace
+	if w.inner != nil {
+		w.inner.Trace = &trace
+	}
 	for _, c := range list {
 		w.choose(c)
 	}

@@ -70,7 +70,7 @@ var unread = map[string]bool{
 var deadlines = map[string]bool{
 	"State.SyncBy": true, "Claim.SyncBy": true, "Sight.PollAt": true, "Effort.Next": true, "Requests.NotBefore": true, "BackOff.CoolDown": true,
 	"BackOff.Until": true, "peer.due": true, "peer.roundEnds": true, "Displaced.NotBefore": true, "schedule.wake": true, "schedule.until": true,
-	"coordinator.due": true, "coordinator.paused": true, "coordinator.calm": true, "candidacy.spared": true, "candidacy.skipped": true,
+	"process.releaseBy": true, "coordinator.due": true, "coordinator.paused": true, "coordinator.calm": true, "candidacy.spared": true, "candidacy.skipped": true,
 }
 
 // versions are numbers of changes of the store.
@@ -242,8 +242,7 @@ func (w *world) far() int64 {
 // processes with equal keys.
 func (f *fingerprinter) fingerprint(w *world) uint64 {
 	least := ^uint64(0)
-	f.w, f.live = w, w.liveWrites(f.live[:0])
-	f.findTerms()
+	f.begin(w)
 	for _, order := range f.orders {
 		if len(f.orders) == 1 || w.ascends(order) {
 			if h := f.inOrder(w, order); h < least {
@@ -278,15 +277,44 @@ func (n *node) summary() int {
 }
 
 func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
-	f.w, f.words, f.versions, f.known = w, f.words[:0], f.versions[:0], f.known[:0]
+	f.words, f.versions, f.known = f.words[:0], f.versions[:0], f.known[:0]
 	f.stamps = f.stamps[:0]
 	f.mono = w.nodes[0].clocks.mono(w.now)
 	for i, n := range order {
 		f.names[n] = byte(i)
 	}
+	if in := w.inner; in != nil {
+		f.begin(in)
+		for _, n := range order {
+			if inside := w.nodes[n].inner; inside != nil {
+				f.node(inside)
+			}
+		}
+		f.lock(in)
+		f.begin(w)
+	}
 	for _, n := range order {
 		f.node(w.nodes[n])
 	}
+	f.lock(w)
+	f.rank()
+	f.nameStamps()
+	h := uint64(len(f.words))
+	for _, x := range f.words {
+		hi, lo := bits.Mul64(h^x^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+		h = hi ^ lo ^ bits.RotateLeft64(h, 23)
+	}
+	return h
+}
+
+// begin prepares the fingerprint of the world of one lock.
+func (f *fingerprinter) begin(w *world) {
+	f.w, f.live = w, w.liveWrites(f.live[:0])
+	f.findTerms()
+}
+
+// lock adds a lock and what belongs to no node.
+func (f *fingerprinter) lock(w *world) {
 	f.parts(viewShape, unsafe.Pointer(&w.store.now))
 	for _, c := range w.coordinators {
 		like := *c
@@ -306,14 +334,6 @@ func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
 			f.string(p.id)
 		}
 	}
-	f.rank()
-	f.nameStamps()
-	h := uint64(len(f.words))
-	for _, x := range f.words {
-		hi, lo := bits.Mul64(h^x^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
-		h = hi ^ lo ^ bits.RotateLeft64(h, 23)
-	}
-	return h
 }
 
 func (f *fingerprinter) node(n *node) {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -82,6 +83,7 @@ func (w *world) addInnerResult() {
 		w.result.Steps += in.result.Steps
 		w.result.Terms += in.result.Terms
 		w.result.Violations = append(w.result.Violations, in.result.Violations...)
+		in.result.Violations = nil
 	}
 }
 
@@ -117,7 +119,7 @@ func (p *process) setCampaign(a core.Action) {
 	switch {
 	case a.Run && !p.work:
 		p.startWork()
-		p.releaseBy = 0
+		p.releaseBy, p.over = 0, false
 		p.bar(false)
 	case !a.Run && p.work:
 		p.work = false
@@ -144,17 +146,23 @@ func (p *process) setCampaign(a core.Action) {
 // bar bars the inner process, or ends that. Its loop receives it a moment later.
 func (p *process) bar(barred bool) {
 	in := p.n.inner.p
+	if in != nil {
+		in.told, in.bars = false, barred
+	}
 	p.w.after(time.Millisecond, func() {
 		p.n.run(func() {
-			if in == nil || in.ended {
-				return
+			if in != nil && !in.ended {
+				in.receiveBar(barred)
 			}
-			in.barred = barred
-			in.stopAsked = in.stopAsked || barred
-			in.w.happened(2)
-			in.input(core.Input{Kind: core.Bar, Barred: barred}, view{})
 		})
 	})
+}
+
+func (p *process) receiveBar(barred bool) {
+	p.told, p.barred = true, barred
+	p.stopAsked = p.stopAsked || barred
+	p.w.happened(2)
+	p.input(core.Input{Kind: core.Bar, Barred: barred}, view{})
 }
 
 // innerChanged ends the campaign when the inner process is idle. While the outer lock can be released, it waits for the release of the
@@ -176,17 +184,21 @@ func (p *process) innerChanged() {
 
 func (p *process) campaignEnds() {
 	p.returns++
+	p.over = true
 	turn := p.returns
 	p.w.after(0, func() {
 		p.n.run(func() {
-			if p.returns != turn || p.ended || !p.alive || p.work {
-				return
+			if p.returns == turn && !p.ended && p.alive && !p.work {
+				p.campaignEnded()
 			}
-			p.alive, p.acting = false, nil
-			p.w.checks.busyAt = p.w.now
-			p.input(core.Input{Kind: core.Drained}, view{})
 		})
 	})
+}
+
+func (p *process) campaignEnded() {
+	p.alive, p.acting, p.over = false, nil, false
+	p.w.checks.busyAt = p.w.now
+	p.input(core.Input{Kind: core.Drained}, view{})
 }
 
 // startInside checks that a held process leads only in a term of the first lock.
@@ -213,5 +225,104 @@ func (w *world) checkInside() {
 	}
 	if w.anyProcess() || w.outer.anyProcess() {
 		w.violate(Prompt, "no process leads by one of the two locks %v after the calm began", w.now.since(w.calm))
+	}
+}
+
+// composition is the part of a process with two locks that an exploration waits for.
+type composition struct {
+	told      bool // the inner process has received the latest bar
+	bars      bool // that one
+	over      bool // the campaign of the outer process has ended
+	unstarted bool // run functions that have not started will return
+}
+
+// heldMoves are the choices of an exploration with second locks.
+var heldMoves = []move{
+	{name: "bar", count: if1(func(p *process) bool { return p.outside() != nil && !p.told }), do: once(func(p *process) { p.receiveBar(p.bars) })},
+	{name: "campaign ends", count: if1(func(p *process) bool { return p.over && p.alive && !p.work }), do: once((*process).campaignEnded)},
+	{name: "release is late", count: if1((*process).releaseIsLate), do: once((*process).innerChanged)},
+	{name: "work never starts", count: if1(func(p *process) bool { return p.unstarted }), do: once((*process).returned)},
+}
+
+// releaseIsLate reports whether the outer process waits no longer for the release of the inner lock.
+func (p *process) releaseIsLate() bool {
+	o := p.outside()
+	return o != nil && !o.work && o.alive && !o.over && p.barred && !p.alive && !p.work && o.releaseBy != 0 && o.releaseBy <= p.w.now
+}
+
+// smallInner returns the world of the second lock of an exploration.
+func (w *world) smallInner() *world {
+	m := w.mode
+	m.Peers = 0
+	in := &world{Options: w.Options, rng: noRandom, mode: m, outer: w, timing: w.timing, forgery: w.forgery, defaultRevision: w.defaultRevision, now: w.now}
+	in.choosing = w.choosing
+	in.calm, in.rest, in.end = w.calm, w.rest, w.end
+	in.store.w, in.checks.w = in, in
+	in.store.version = 1 << 40 // above all versions of the first lock
+	return in
+}
+
+// useSecondLock adds the second lock to a node. A node of the new version uses only that one.
+func (n *node) useSecondLock(only bool) {
+	n.inner = n.w.inner.newNode()
+	n.inner.name, n.inner.key, n.inner.clocks = n.name, n.key, n.clocks
+	if n.retired = only; only {
+		n.inner.start()
+	} else {
+		n.inner.outer = n
+	}
+}
+
+// continueInner is the beginning of continueCalmly for the second lock, which has a longer bound.
+func (w *world) continueInner() {
+	in := w.inner
+	in.choosing.on = false
+	in.rng, in.calm = w.rng, w.calm
+	in.rest = w.rest.add(w.timing.bound())
+	in.end = w.end.add(w.timing.bound())
+	w.end = in.end
+	in.at(in.calm, in.beginCalm)
+	in.at(in.rest, in.checkSettled)
+}
+
+// place returns the node of a choice.
+func (w *world) place(c choice) *node {
+	if c.inner {
+		return w.nodes[c.node].inner
+	}
+	return w.nodes[c.node]
+}
+
+// allNodes returns the nodes of both locks.
+func (w *world) allNodes() []*node {
+	if w.inner == nil {
+		return w.nodes
+	}
+	return slices.Concat(w.nodes, w.inner.nodes)
+}
+
+// changes returns a number that changes with each lock.
+func (w *world) changes() uint64 {
+	n := w.store.now.snap.Version
+	if w.inner != nil {
+		n += w.inner.store.now.snap.Version
+	}
+	return n
+}
+
+// continueComposition lets the campaign of a process continue without choices.
+func (p *process) continueComposition() {
+	w := p.w
+	if p.outside() != nil && !p.told {
+		w.after(time.Millisecond, func() { p.receiveBar(p.bars) })
+	}
+	if p.over {
+		p.campaignEnds()
+	}
+	if p.unstarted {
+		p.planReturn(0)
+	}
+	if o := p.outside(); o != nil && o.releaseBy != 0 {
+		w.at(o.releaseBy, p.innerChanged)
 	}
 }

@@ -162,7 +162,7 @@ func (n *node) noticePause() {
 }
 
 func (n *node) idle() bool {
-	return n.p == nil && n.q == nil && (n.inner == nil || n.inner.p == nil)
+	return n.p == nil && n.q == nil && (n.inner == nil || n.inner.outer == nil || n.inner.p == nil)
 }
 
 func (w *world) anyProcess() bool {
@@ -208,7 +208,7 @@ func (n *node) startProcess() {
 		forbidden: w.chance(w.mode.Forbidden), blind: w.chance(w.mode.Blind), efforts: newEfforts(w.now),
 	}
 	p.startedAt = p.now().Mono
-	p.s.Barred, p.barred = n.outer != nil, n.outer != nil
+	p.s.Barred, p.barred, p.told = n.outer != nil, n.outer != nil, true
 	if w.chance(w.mode.Lag) {
 		p.lag = w.timing.retry + w.within(2*w.timing.retry)
 	}

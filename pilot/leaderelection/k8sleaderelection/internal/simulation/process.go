@@ -80,6 +80,7 @@ type process struct {
 	sentAtCheck int
 	efforts
 	schedule
+	composition
 }
 
 func (p *process) String() string { return fmt.Sprintf("%s#%d", p.id, p.serial) }
@@ -196,7 +197,7 @@ func (p *process) setWork(a core.Action) {
 	case a.Run && !p.work && !p.waits && p.outsideEnded():
 		p.waits = true
 	case !a.Run && p.waits:
-		p.waits = false
+		p.waits, p.unstarted = false, true
 		p.planReturn(0)
 	case p.waits:
 	case a.Run && !p.work:
@@ -273,6 +274,7 @@ func (p *process) drained() {
 	if early := p.w.Bug != nil && p.w.Bug.Name == drainsWithoutWrites; p.writing && !early {
 		return
 	}
+	p.unstarted = false
 	if !p.writing {
 		p.alive, p.acting = false, nil
 		p.w.checks.busyAt = p.w.now

@@ -54,16 +54,19 @@ func (w *world) playAhead(i int, left *int) effect {
 	return is
 }
 
-func (n *node) mayAct() bool { return n.p != nil && n.p.mayAct() }
+func (n *node) mayAct() bool {
+	return n.p != nil && n.p.mayAct() || n.inner != nil && n.inner.mayAct()
+}
 
 // effectOf returns the effect of one move.
 func (w *world) effectOf(c choice) effect {
 	is := moves[c.move].effect
-	if is != changes || w.nodes[c.node].q != nil {
+	if is != changes || w.place(c).q != nil {
 		return is
 	}
-	call := w.nodes[c.node].flying[c.variant]
-	if call.op == core.Read || !w.store.accepts(call.base) {
+	n := w.place(c)
+	call := n.flying[c.variant]
+	if call.op == core.Read || !n.w.store.accepts(call.base) {
 		return looks
 	}
 	return changes

@@ -20,11 +20,15 @@ type scenario struct {
 
 // add writes one input and remembers the write of the action.
 func (all scenarios) add(p *process, in core.Input, a core.Action) {
-	s := all[p.String()]
+	name := p.String()
+	if p.w.outer != nil {
+		name += ", second lock"
+	}
+	s := all[name]
 	if s == nil {
 		s = &scenario{}
-		all[p.String()] = s
-		fmt.Fprintf(&s.text, "# The inputs of %v in an exploration.\nconfig small key=%s%s\n", p, p.key, word(" unranked", !p.cfg.Ranked))
+		all[name] = s
+		fmt.Fprintf(&s.text, "# The inputs of %s in an exploration.\nconfig small key=%s%s\n", name, p.key, word(" unranked", !p.cfg.Ranked))
 	}
 	// The candidate of a scenario is a, so the names of a and p are exchanged.
 	names := strings.NewReplacer(p.id, "a", "pod-a", strings.TrimPrefix(p.id, "pod-"), "pod-", "")
