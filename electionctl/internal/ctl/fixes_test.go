@@ -1,14 +1,19 @@
 package ctl
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/tagging"
 )
 
 // fix pastes the first command of doctor into a shell, after which the cause must be gone.
@@ -48,7 +53,7 @@ func TestDoctor_Webhook(t *testing.T) {
 		Name: name, SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, FailurePolicy: &fails, ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": e.namespace}},
 	}}}, metav1.CreateOptions{}))
-	t.Cleanup(func() { _ = hooks.Delete(t.Context(), e.namespace, metav1.DeleteOptions{}) })
+	t.Cleanup(func() { _ = hooks.Delete(context.Background(), e.namespace, metav1.DeleteOptions{}) })
 	e.lock("istio-leader", strings.ReplaceAll(record, "istiod-stable-1", ""))
 	e.memberOf("pilot-1", "stable", "", 0, members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true, Refused: `admission webhook "` + name + `" denied the request: no`})
 	_, command, _ := strings.Cut(e.raw("", false, "doctor").out, "→ ")
@@ -80,4 +85,35 @@ func TestDoctor_PriorityOfNothing(t *testing.T) {
 	e.running("pilot-1", "stable")
 	e.fix("NAMESPACE/istio-leader can lose the leader: renewals of service account NAMESPACE/default have FlowSchema NAMESPACE, whose priority level NAMESPACE has no share of the API server's concurrency")
 	e.expect(e.run("doctor"), Done, "renewals of service account NAMESPACE/default have FlowSchema renewals-NAMESPACE-default, priority level leader-election")
+}
+
+// TestDoctor_NoReplicas scales a Deployment of the control plane.
+func TestDoctor_NoReplicas(t *testing.T) {
+	e := newEnvironment(t)
+	labels := map[string]string{"app": "pilot", tagging.Label: "stable"}
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "pilot-stable"}}
+	d.Spec.Replicas, d.Spec.Selector, d.Spec.Template.Labels = new(int32), &metav1.LabelSelector{MatchLabels: labels}, labels
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "pilot", Image: "pilot"}}
+	e.must(e.kube.AppsV1().Deployments(e.namespace).Create(t.Context(), d, metav1.CreateOptions{}))
+	e.lock("istio-leader", strings.ReplaceAll(record, "istiod-stable-1", ""))
+	e.expect(e.run("list"), Done, "free, see explain", "Problem: NAMESPACE/istio-leader has no leader: Deployment pilot-stable has 0 replicas\n  Start its pods.\n  → kubectl -n NAMESPACE scale")
+	e.fix("NAMESPACE/istio-leader has no leader: Deployment pilot-stable has 0 replicas")
+}
+
+// TestDoctor_MembersBlocked excludes locks and member Leases from a webhook that rejects both.
+func TestDoctor_MembersBlocked(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("istio-leader", strings.ReplaceAll(record, "istiod-stable-1", ""))
+	e.member("pilot-1", "stable", "", time.Hour, true, true)
+	none, url := admissionv1.SideEffectClassNone, "https://127.0.0.1:1/"
+	hooks := e.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	e.must(hooks.Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: e.namespace}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "deny." + e.namespace + ".example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": e.namespace}},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Update}, Rule: admissionv1.Rule{APIGroups: []string{"coordination.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"leases"}},
+		}},
+	}}}, metav1.CreateOptions{}))
+	t.Cleanup(func() { _ = hooks.Delete(context.Background(), e.namespace, metav1.DeleteOptions{}) })
+	e.fix("NAMESPACE/istio-leader has no leader: no candidate can renew its member Lease, and webhook deny.NAMESPACE.example.com of ValidatingWebhookConfiguration NAMESPACE must admit each write of leases")
 }
