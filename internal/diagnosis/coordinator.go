@@ -12,7 +12,6 @@ import (
 // unchosen returns why no coordinator chooses the leader of an election, although its candidates request that.
 func (in *Input) unchosen(e inspect.Election) Finding {
 	f := Finding{Severity: Problem, Elections: []string{id(e)}, Effect: "is not coordinated, although candidates request it", Cause: e.Uncoordinated}
-	i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Strategy != "" && c.Readiness() == inspect.Ready })
 	if e.Uncoordinated == leaderelection.Unserved {
 		f.Severity, f.Advice = Warning, "Enable LeaseCandidates in the API server (docs/coordination.md)."
 		return f
@@ -40,13 +39,20 @@ func (in *Input) unchosen(e inspect.Election) Finding {
 		f.Cause = lease + " does not exist, so no coordinator runs"
 	}
 	f.Advice = "Run the coordinator in the servers of a revision."
+	in.enableCoordinator(e, &f)
+	return f
+}
+
+// enableCoordinator adds the command that makes the first ready candidate run the coordinator, if the candidate is a pod.
+func (in *Input) enableCoordinator(e inspect.Election, f *Finding) {
+	i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Strategy != "" && c.Readiness() == inspect.Ready })
 	if i < 0 {
-		return f
+		return
 	}
 	c := e.Candidates[i]
 	p := in.pod(c.Namespace, c.Identity)
 	if p == nil {
-		return f
+		return
 	}
 	if release := in.Releases[p.Namespace+"/"+accountOf(p)]; release != "" {
 		f.Command = release + " --set elections.coordinator=true"
@@ -56,5 +62,4 @@ func (in *Input) unchosen(e inspect.Election) Finding {
 	if strategy := c.Strategy; !strings.HasPrefix(strategy, "incumbent.dev/") {
 		f.Advice += " They also need ENABLE_OLDEST_EMULATION_VERSION=true for the strategy " + strategy + "."
 	}
-	return f
 }
