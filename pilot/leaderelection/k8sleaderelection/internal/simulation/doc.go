@@ -41,7 +41,7 @@
 //   - All clocks are equal. A stranger writes 16 forms of annotations, a user 3 edits, and an operator 4 commands.
 //   - Processes with a second lock can take part, next to one with only the first or only the second lock. Then no stranger writes
 //     annotations, no operator acts, and no process is unfit.
-//   - A coordinator can take part. It sees a change and writes at once, unless a fault makes it restart, pause, want
+//   - A coordinator can take part. It sees a change and writes immediately, unless a fault makes it restart, pause, want
 //     another leader, or treat a live holder as expired. One peer can take part, an istiod. The store answers its calls immediately, unless a fault loses
 //     the request or the answer. Next to a peer, users do not edit the lock and no stranger writes annotations.
 //   - The checks Effort, Reports and Changes count events over time, so only random runs have them. Prompt and Quiet check the calm
