@@ -59,7 +59,7 @@
 //	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation
 //	SIM_FIRST=20000 begins with that seed
 //	SIM_SEED=1234   go test -v -run TestSimulation ...    plays one seed and prints every step
-//	EXPLORE_STATES=4000000 go test -v -run TestExplore ...  explores up to that number of states with each set of faults
+//	EXPLORE_STATES=1000000 go test -v -run TestExplore ...  explores up to that number of states with each set of faults
 //	SIM_MODE=mixed  plays only that mode
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
 //

@@ -33,7 +33,7 @@ var small = []struct {
 }
 
 // defaultStates is the largest number of states of an exploration in TestExplore without EXPLORE_STATES.
-const defaultStates = 4000
+const defaultStates = 2000
 
 // explore explores on all CPUs. An exploration that is not finished in an hour is not reported as a result.
 func explore(t *testing.T, b Bounds) Explored {
