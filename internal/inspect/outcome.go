@@ -215,9 +215,9 @@ func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
 	case e.State == Empty:
 		return "The lock has never been held."
 	case e.State == Expired:
-		return fmt.Sprintf("%s did not renew the lock for %s, so its lease expired. The best candidate acquires the lock.", e.Holder, duration.HumanDuration(e.Idle))
+		return fmt.Sprintf("%s did not renew the lock for %s, so its lease expired. If a candidate is ready, it acquires the lock.", e.Holder, duration.HumanDuration(e.Idle))
 	case e.State == Free:
-		return "The last holder released the lock. The best candidate acquires it."
+		return "The last holder released the lock. If a candidate is ready, it acquires the lock."
 	case e.Hold != nil:
 		return fmt.Sprintf("%s set a hold (%s). No candidate can acquire the lock by rank.", e.Hold.Requester, e.Hold.Reason)
 	case !e.Ranked && e.Key != "":
