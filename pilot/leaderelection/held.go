@@ -143,11 +143,19 @@ func (h *held) rejected() error {
 }
 
 // work is the run function of the inner elector. An error also ends the outer term. After a suspend, the inner elector can acquire
-// its lock before the outer one sees that its validity has ended. Then no run function starts.
+// its lock before the outer one sees that its validity has ended. Then no run function starts, unless a late answer shows that the
+// outer term continues.
 func (h *held) work(ctx context.Context) error {
-	if !h.outer.IsLeader() {
-		<-ctx.Done()
-		return nil
+	for {
+		changed := h.outer.Changed() // before the condition, so that no change is missed
+		if h.outer.IsLeader() {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	err := k8sleaderelection.ErrGoexit // unless the functions return
 	defer func() {

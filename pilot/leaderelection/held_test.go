@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,20 +223,43 @@ func TestHold_GateOfEarlierValidity(t *testing.T) {
 	}
 }
 
-// After a suspend, the inner elector may acquire its lock before the outer one sees the end of its validity.
+// After a suspend, the inner elector may acquire its lock before the outer one sees the end of its validity. Its run functions wait. They
+// start if a late answer shows that the outer term continues.
 func TestHold_OuterValidityEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.prepared(t, 2, "a")
-		a.AddRunContext(func(context.Context) error {
-			t.Error("a run function starts outside the validity of the first lock")
+		var starts atomic.Int32
+		a.AddRunContext(func(ctx context.Context) error {
+			starts.Add(1)
+			<-ctx.Done()
 			return nil
 		})
 		harness.Must(t, a.connect(playKube{configMaps: a.old, leases: a.lease}))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := a.held.Load().work(ctx); err != nil || ctx.Err() == nil {
-			t.Errorf("work ends with %v before its context", err)
+		var all sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		work := func(ctx context.Context) {
+			all.Go(func() {
+				if err := a.held.Load().work(ctx); err != nil || ctx.Err() == nil {
+					t.Errorf("work ends with %v before its context", err)
+				}
+			})
+			passes(time.Second)
+			if n := starts.Load(); n != 0 {
+				t.Fatalf("%d run functions start outside the validity of the first lock", n)
+			}
 		}
+		lost, lose := context.WithCancel(ctx)
+		work(lost)
+		lose()
+		all.Wait()
+		work(ctx)
+		all.Go(func() { _ = a.held.Load().run(ctx) })
+		passes(100 * time.Millisecond)
+		if n := starts.Load(); n != 2 { // of the second call, and of the inner elector
+			t.Errorf("%d run functions start in the outer term", n)
+		}
+		cancel()
+		all.Wait()
 	})
 }
 

@@ -175,6 +175,15 @@ func (c Config) displacement(s *State, next Snapshot, now Instant) Displaced {
 	}
 }
 
+// displacedUnseen returns Displaced after the reply to an acquisition showed that it was stored, and that another candidate had
+// already displaced this one: its record was seen before the own one.
+func (c Config) displacedUnseen(s *State, call Call, in Input) Displaced {
+	if s.Snap.Held() && s.Snap.Record.Holder != c.Self && s.Own.Acked != writeOf(call.Record) {
+		return c.displacement(s, s.Snap, in.Now.Mono)
+	}
+	return s.Displaced
+}
+
 // addEarlier records that a holder may act until then, even if the leader that is away returns.
 func (claim Claim) addEarlier(until Instant) Claim {
 	claim.Earlier.Until = max(claim.Earlier.Until, until)

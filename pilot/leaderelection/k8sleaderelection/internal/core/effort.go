@@ -62,6 +62,8 @@ func (c Config) replied(s State, in Input) State {
 			s.Known = Stale
 		}
 		s = c.observe(&s, in)
+	} else if call.Op == Acquire {
+		s.Displaced = c.displacedUnseen(&s, call, in)
 	}
 	return c.acknowledged(s, call, in)
 }

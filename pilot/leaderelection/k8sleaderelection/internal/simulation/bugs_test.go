@@ -15,6 +15,9 @@ var shownAt = map[string]uint64{
 	"own-name-without-marker": 1540, "former-marker-ignored": 910, "release-while-settling": 540, "waits-for-absent-coordinator": 1000,
 }
 
+// onlyExplored needs several turns of two loops in one moment. TestExplore_PlantedBugs finds it.
+const onlyExplored = "held-never-starts"
+
 // TestPlantedBugs shows that each check can fail. Each bug must be found by its check, in its mode.
 func TestPlantedBugs(t *testing.T) {
 	if name := os.Getenv("SIM_BUG"); name != "" {
@@ -23,6 +26,9 @@ func TestPlantedBugs(t *testing.T) {
 	}
 	proven := map[Check]bool{}
 	for _, bug := range AllBugs() {
+		if bug.Name == onlyExplored {
+			continue
+		}
 		mode, ok := ModeNamed(bug.Mode)
 		if !ok {
 			t.Fatalf("%s: unknown mode %q", bug.Name, bug.Mode)

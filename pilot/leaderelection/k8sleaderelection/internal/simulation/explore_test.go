@@ -237,7 +237,7 @@ var unexplored = map[string]string{
 var needs = map[string][]string{
 	"leads-after-unknown-handover": {"flip", "unknown answer"}, "hold-ignored": {"operator", "flip"}, "witness-ignores-uid": {"kill", "delete"},
 	"settling-removes-marker": {"flip", "stop"}, "held-drained-early": {"stop"}, "poll-shows-everything": {"kill", "coordinator"}, "named-without-settling": {"coordinator", "unknown answer"},
-	"former-marker-ignored": {"flip", "stop"},
+	"former-marker-ignored": {"flip", "stop"}, "held-never-starts": {"pause"},
 }
 
 // TestExplore_PlantedBugs shows that explorations find violations. Without EXPLORE_STATES, it explores with the first bugs only.

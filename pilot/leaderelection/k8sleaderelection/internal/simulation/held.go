@@ -15,6 +15,7 @@ import (
 
 // heldBugs are defects of the composition. They do not change Step.
 var heldBugs = []Bug{
+	{"held-never-starts", "held-bad", Prompt, nil},
 	{"held-drained-early", "held", OneAtATime, nil},
 	{"held-not-barred", "held-bad", OneAtATime, nil},
 	{"held-gate-ignores-outer", "held-bad", Validity, nil},
@@ -131,7 +132,11 @@ func (p *process) setCampaign(a core.Action) {
 			p.campaignEnds()
 		}
 	}
-	if in == nil || a.Gate != (core.Validity{}) {
+	if in == nil {
+		return
+	}
+	if a.Gate != (core.Validity{}) {
+		in.continues()
 		return
 	}
 	if in.alive && in.n.clocks.left(in.openUntil(), p.w.now) > 0 {
@@ -140,6 +145,14 @@ func (p *process) setCampaign(a core.Action) {
 	// The drain limit of the lost outer term counts.
 	if limit := p.cfg.DrainLimit * 8 / 10; in.alive && !in.work && in.returnAt > p.w.now.add(limit) {
 		in.planReturn(p.w.within(limit))
+	}
+}
+
+// continues starts the run functions that wait for a validity of the first lock: its renewal was stored, and that is seen late.
+func (p *process) continues() {
+	if p.waits && !p.outsideEnded() && !p.w.hasHeld("never-starts") {
+		p.waits = false
+		p.startWork()
 	}
 }
 
