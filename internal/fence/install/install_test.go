@@ -1,7 +1,6 @@
 package install
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -14,23 +13,23 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	clienttesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
+const bothPolicies, bothBindings = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
+
 func TestApply_Unchanged(t *testing.T) {
 	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
-		for _, p := range w.policies.stored {
-			p.Labels["team"] = "mesh"
-		}
-		for _, b := range w.bindings.stored {
-			b.Labels["team"] = "mesh"
+		for _, o := range stored(t, client) {
+			o.GetLabels()["team"] = "mesh"
+			w.Put(o)
 		}
 		changes, err := Apply(t.Context(), client, set)
 		if err != nil || len(changes) != 2*len(set.All()) {
@@ -41,8 +40,8 @@ func TestApply_Unchanged(t *testing.T) {
 				t.Errorf("%v", c)
 			}
 		}
-		if got := len(w.policies.stored); got != len(set.All()) {
-			t.Errorf("%d policies exist, want %d: a barrier was not removed", got, len(set.All()))
+		if got := len(stored(t, client)); got != 2*len(set.All()) {
+			t.Errorf("%d objects exist, want %d: a barrier was not removed", got, 2*len(set.All()))
 		}
 	})
 }
@@ -69,15 +68,10 @@ func TestApply_RevertsChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
-				work := set.Work[0].Name()
-				p, b := w.policies.stored[w.policies.index(work)].DeepCopy(), w.bindings.stored[w.bindings.index(work)].DeepCopy()
+				p, b := set.Work[0].Policy.DeepCopy(), set.Work[0].Binding.DeepCopy()
 				change(p, b)
-				if _, err := w.policies.put(work, "", p); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := w.bindings.put(work, "", b); err != nil {
-					t.Fatal(err)
-				}
+				w.Put(p)
+				w.Put(b)
 				found, err := differs(t.Context(), client, set.Work[0])
 				if err != nil || len(found) == 0 {
 					t.Errorf("differs: %v, %v", found, err)
@@ -95,7 +89,7 @@ func TestApply_RevertsChanges(t *testing.T) {
 
 func TestApply_LockOfAnotherSet(t *testing.T) {
 	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
-		before := len(w.policies.events) + len(w.bindings.events)
+		before := w.Version()
 		for _, c := range []struct {
 			set  fence.Set
 			want []string
@@ -110,12 +104,13 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 				}
 			}
 		}
-		if after := len(w.policies.events) + len(w.bindings.events); after != before {
+		if after := w.Version(); after != before {
 			t.Errorf("%d objects were changed all the same", after-before)
 		}
 		// Labels can be removed, so the name contains the set too.
-		for _, o := range w.policies.stored {
-			o.Labels = nil
+		for _, o := range stored(t, client) {
+			o.SetLabels(nil)
+			w.Put(o)
 		}
 		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1")); err == nil || !strings.Contains(err.Error(), `already guarded by fence "home"`) {
 			t.Errorf("without labels: %v", err)
@@ -123,10 +118,10 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1"), Options{Replace: true}); err != nil {
 			t.Error(err)
 		}
-		if i := slices.IndexFunc(w.policies.stored, func(o *admissionv1.ValidatingAdmissionPolicy) bool {
-			return strings.HasPrefix(o.Name, fence.PolicyPrefix+home+".")
-		}); i >= 0 {
-			t.Errorf("%s was not replaced", w.policies.stored[i].Name)
+		for _, o := range stored(t, client) {
+			if strings.HasPrefix(o.GetName(), fence.PolicyPrefix+home+".") {
+				t.Errorf("%s was not replaced", o.GetName())
+			}
 		}
 	})
 }
@@ -157,10 +152,8 @@ func TestApply_OldObjectStays(t *testing.T) {
 	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
 		obsolete := set.Work[0].Binding.DeepCopy()
 		obsolete.Name = "copied-by-hand"
-		if _, err := w.bindings.put(obsolete.Name, "", obsolete); err != nil {
-			t.Fatal(err)
-		}
-		w.bindings.remade = true
+		w.Put(obsolete)
+		w.before = w.recreate
 		if _, err := Apply(t.Context(), client, set); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "old objects") {
 			t.Errorf("%v", err)
 		}
@@ -182,17 +175,10 @@ func TestSeen_Errors(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			p, _ := fence.Barrier("s", "n", "default")
-			objects := map[string]runtime.Object{bothPolicies: p.Policy, bothBindings: p.Binding}
-			client := newScripted(func(a clienttesting.Action) (runtime.Object, error) {
-				if a.Matches(x.verb, x.resource) {
-					return nil, cmp.Or(ctx.Err(), x.err) // the end of the context is not the last response
-				}
-				return objects[a.GetResource().Resource], nil
-			})
+			client := failing(t, x.verb, x.resource, x.err)
 			began := time.Now()
 			err := seen(ctx, "s", client, Options{})
-			if !errors.Is(err, x.err) || !strings.Contains(err.Error(), x.want) || time.Since(began) != x.took || errors.Is(err, context.DeadlineExceeded) != (x.took > 0) {
+			if err == nil || !strings.Contains(err.Error(), x.err.Error()) || !strings.Contains(err.Error(), x.want) || time.Since(began) != x.took || errors.Is(err, context.DeadlineExceeded) != (x.took > 0) {
 				t.Errorf("%s: after %v: %v", name, time.Since(began), err)
 			}
 		})
@@ -210,6 +196,37 @@ func inCluster(t *testing.T, f func(t *testing.T, w *world, client kubernetes.In
 		}
 		f(t, w, client, set)
 	})
+}
+
+// stored returns all policies and bindings.
+func stored(t *testing.T, client kubernetes.Interface) (all []storable) {
+	t.Helper()
+	for _, s := range bindingsFirst(client) {
+		some, _, err := s.list(t.Context(), metav1.ListOptions{})
+		harness.Must(t, err)
+		all = append(all, some...)
+	}
+	return all
+}
+
+// recreate recreates the object of a request, as another client does.
+func (w *world) recreate(r apiserver.Request) {
+	var o unstructured.Unstructured
+	if w.Get(r.Resource, "", r.Name, &o.Object) {
+		o.SetUID("another")
+		w.Put(&o)
+	}
+}
+
+// failing returns a client of an API server without objects that fails at one kind of request.
+func failing(t *testing.T, verb, resource string, with error) kubernetes.Interface {
+	t.Helper()
+	return clientOf(t, stubbed(func(r apiserver.Request) apiserver.Fault {
+		if r.Verb == verb && r.Resource == resource {
+			return apiserver.Fault{Err: with}
+		}
+		return apiserver.Fault{}
+	})).Kube()
 }
 
 // calm returns a cluster that loads all objects.

@@ -14,6 +14,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
 
 func TestRemove(t *testing.T) {
@@ -29,8 +30,8 @@ func TestRemove(t *testing.T) {
 				return
 			}
 			whole = true
-			if err != nil || len(w.policies.stored) != len(set.Permanent) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
-				t.Errorf("%v, %v, and %d policies are left", changes, err, len(w.policies.stored))
+			if err != nil || len(stored(t, w.Kube())) != 2*len(set.Permanent) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
+				t.Errorf("%v, %v, and %v are left", changes, err, stored(t, w.Kube()))
 			}
 			// Without its policy, an API server may fail to evaluate a binding.
 			policies := slices.IndexFunc(changes, func(c Change) bool { return c.Kind == policyKind })
@@ -40,8 +41,8 @@ func TestRemove(t *testing.T) {
 		})
 	}
 	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
-		w.bindings.remade = true
-		if changes, err := Remove(t.Context(), client, home); !apierrors.IsConflict(err) || len(changes) > 0 || len(w.bindings.stored) < 2 {
+		w.before = w.recreate
+		if changes, err := Remove(t.Context(), client, home); !apierrors.IsConflict(err) || len(changes) > 0 || len(stored(t, client)) < 4 {
 			t.Errorf("a recreated object is deleted too: %v, %v", changes, err)
 		}
 	})
@@ -53,15 +54,12 @@ func TestRemove(t *testing.T) {
 		}
 	})
 	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
-		w.policies.raced = true
-		w.bindings.raced = true
+		w.before = func(r apiserver.Request) { w.Delete(r.Resource, "", r.Name) }
 		copied := set.Work[0].Policy.DeepCopy()
 		copied.Name = "copied-by-hand"
-		if _, err := w.policies.put(copied.Name, "", copied); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Remove(t.Context(), client, home); err != nil || len(w.policies.stored) != len(set.Permanent) {
-			t.Errorf("raced: %v, and %d policies are left", err, len(w.policies.stored))
+		w.Put(copied)
+		if _, err := Remove(t.Context(), client, home); err != nil || len(stored(t, w.Kube())) != 2*len(set.Permanent) {
+			t.Errorf("raced: %v, and %v are left", err, stored(t, w.Kube()))
 		}
 	})
 	if _, err := Remove(t.Context(), nil, ""); err == nil {
@@ -120,7 +118,7 @@ func TestScopes(t *testing.T) {
 			}
 		}
 	})
-	if err := scopes(failing("get", "group", errAway), byNamespace("", "pods")); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "discover cluster-scoped kinds") {
+	if err := scopes(clientOf(t, stubbed(away)).Kube(), byNamespace("", "pods")); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "discover cluster-scoped kinds") {
 		t.Errorf("without discovery: %v", err)
 	}
 	byLabel := guarded(fence.Guard{Group: "x.y", Resources: []string{"widgets"}, Labels: map[string]string{"a": "b"}})

@@ -1,16 +1,26 @@
 package install
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
+
+// errInterrupted is the error of an installer's requests once it is interrupted.
+var errInterrupted = errors.New("interrupted")
 
 // plant is a defect of the installer or its inputs that the model must find.
 type plant string
@@ -25,12 +35,16 @@ const (
 // world is a cluster reduced to fences: stored objects, the objects that each API server has
 // loaded, and the objects that must be guarded at all times. Tests on a real API server show what a policy rejects.
 type world struct {
-	r        *rand.Rand
-	version  int
-	policies *shelf[*admissionv1.ValidatingAdmissionPolicy]
-	bindings *shelf[*admissionv1.ValidatingAdmissionPolicyBinding]
+	*apiserver.Server
+	r *rand.Rand
+	// policies and bindings are the changes so far, in order. received is the number of both.
+	policies []event[*admissionv1.ValidatingAdmissionPolicy]
+	bindings []event[*admissionv1.ValidatingAdmissionPolicyBinding]
+	received int
 	servers  []*server
 	planted  plant
+	// before is called before each deletion, if it is not nil.
+	before func(apiserver.Request)
 
 	// left are the installer's writes until it is interrupted; below 0 it is not.
 	left        int
@@ -55,9 +69,7 @@ type server struct {
 }
 
 func newWorld(r *rand.Rand, servers int) *world {
-	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], required: required{}}
-	w.policies = newPolicies(w)
-	w.bindings = newBindings(w)
+	w := &world{Server: apiserver.New(), r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], required: required{}}
 	for range servers {
 		s := &server{w: w}
 		s.restart()
@@ -69,24 +81,87 @@ func newWorld(r *rand.Rand, servers int) *world {
 // clients returns a client per API server.
 func (w *world) clients() (all []kubernetes.Interface) {
 	for _, s := range w.servers {
-		all = append(all, w.client(s))
+		client := w.NewClient("installer")
+		client.On(func(r apiserver.Request) apiserver.Fault { return w.answer(s, r) })
+		all = append(all, client.Kube())
 	}
 	return all
 }
 
-// request is a request of the installer. Before it, API servers load a random part of the objects.
-func (w *world) request(write bool) error {
-	for range w.r.IntN(6) {
-		w.step()
+var documents = discovery(map[string][]string{
+	"v1": {"configmaps", "secrets", "-islands"}, "c.example/v1": {"buoys", "-beacons", "-beacons/status"}, "rbac.authorization.k8s.io/v1": {"-clusterroles"},
+})
+
+// answer is the response of an API server to an installer. Before it, API servers load a random part of the objects.
+func (w *world) answer(s *server, r apiserver.Request) apiserver.Fault {
+	if r.Resource == "" || r.Name == "" && r.Verb == "get" {
+		return apiserver.Fault{Object: documents[r.URL.Path]} // concurrent requests
 	}
-	if write && w.left >= 0 {
+	w.steps()
+	barrier := r.Resource == "configmaps"
+	reads := r.Verb == "get" || r.Verb == "list" || barrier
+	if !reads && w.left >= 0 {
 		w.left--
 		w.interrupted = w.interrupted || w.left < 0
 	}
-	if w.interrupted {
-		return errInterrupted
+	switch {
+	case w.interrupted:
+		return apiserver.Fault{Err: errInterrupted}
+	case barrier:
+		return s.tryBarrier(r)
+	case r.Verb == "delete" && w.before != nil:
+		w.before(r)
+	case !reads && r.Verb != "delete" && r.URL.Query().Get("fieldManager") != fieldManager:
+		return apiserver.Fault{Err: apierrors.NewBadRequest("an installer writes as a field manager")}
+	case r.Verb == "update":
+		if version, _, _ := unstructured.NestedString(r.Body, "metadata", "resourceVersion"); version == "" {
+			return apiserver.Fault{Err: apierrors.NewBadRequest("an installer updates one version")}
+		}
 	}
-	return nil
+	return apiserver.Fault{}
+}
+
+// tryBarrier is the dry run of a write that the barrier rejects.
+func (s *server) tryBarrier(r apiserver.Request) apiserver.Fault {
+	if r.URL.Query().Get("dryRun") == "" {
+		return apiserver.Fault{Err: errors.New("an installer creates ConfigMaps only as dry runs")}
+	}
+	name, _, _ := unstructured.NestedString(r.Body, "metadata", "name")
+	if by := s.guarded["configmaps/"+name]; by != "" {
+		return apiserver.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, name, fmt.Errorf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request", by, by))}
+	}
+	return apiserver.Fault{}
+}
+
+// receive reads the new changes.
+func (w *world) receive() {
+	for _, e := range w.Changes(w.received) {
+		w.received++
+		if e.Object.GetKind() == policyKind {
+			w.policies = append(w.policies, eventOf(e, &admissionv1.ValidatingAdmissionPolicy{}))
+		} else {
+			w.bindings = append(w.bindings, eventOf(e, &admissionv1.ValidatingAdmissionPolicyBinding{}))
+		}
+	}
+}
+
+// event is one change of an object.
+type event[T any] struct {
+	object T
+	gone   bool
+}
+
+func eventOf[T apiserver.Object](e apiserver.Event, object T) event[T] {
+	e.Decode(object)
+	return event[T]{object, e.Kind == watch.Deleted}
+}
+
+// steps performs a few random events.
+func (w *world) steps() {
+	w.receive()
+	for range w.r.IntN(6) {
+		w.step()
+	}
 }
 
 // step performs one random event.
@@ -113,6 +188,7 @@ func (w *world) step() {
 
 // settle lets all API servers take in all that there is.
 func (w *world) settle() {
+	w.receive()
 	for _, s := range w.servers {
 		s.catchUp()
 	}
@@ -135,8 +211,8 @@ func (s *server) catchUp() {
 	s.refresh()
 }
 
-func (s *server) tellOfPolicy() bool  { return tell(s.w.policies.events, &s.toldOf, s.policies) }
-func (s *server) tellOfBinding() bool { return tell(s.w.bindings.events, &s.boundTo, s.bindings) }
+func (s *server) tellOfPolicy() bool  { return tell(s.w.policies, &s.toldOf, s.policies) }
+func (s *server) tellOfBinding() bool { return tell(s.w.bindings, &s.boundTo, s.bindings) }
 
 // tell passes the next event on, if there is one.
 func tell[T metav1.Object](events []event[T], told *int, into map[string]T) bool {

@@ -49,7 +49,7 @@ func (a attempt) String() string {
 }
 
 func newJudging(t *testing.T) *judging {
-	j := &judging{Server: apiserver.New(), t: t, pages: map[string]any{}, answers: func(attempt) error { return nil }}
+	j := &judging{Server: apiserver.New(), t: t, answers: func(attempt) error { return nil }}
 	j.On(j.judge)
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if j.warns != "" && r.Method != http.MethodGet {
@@ -61,27 +61,35 @@ func newJudging(t *testing.T) *judging {
 	front.Start()
 	t.Cleanup(front.Close)
 	j.URL = front.URL
-	j.serves("v1", "/api/v1", "configmaps", "secrets", "services", "pods", "serviceaccounts", "-nodes")
-	j.pages["/api"] = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
-	apps := metav1.GroupVersionForDiscovery{GroupVersion: "apps/v1", Version: "v1"}
-	j.pages["/apis"] = metav1.APIGroupList{
-		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
-		Groups:   []metav1.APIGroup{{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{apps}, PreferredVersion: apps}},
-	}
-	j.serves("apps/v1", "/apis/apps/v1", "deployments")
+	j.pages = discovery(map[string][]string{
+		"v1": {"configmaps", "secrets", "services", "pods", "serviceaccounts", "-nodes"}, "apps/v1": {"deployments"},
+	})
 	return j
 }
 
-// serves makes kinds available; "-" marks a cluster-scoped kind.
-func (j *judging) serves(version, path string, resources ...string) {
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version}
-	for _, r := range resources {
-		name, nowhere := strings.CutPrefix(r, "-")
-		list.APIResources = append(list.APIResources, metav1.APIResource{
-			Name: name, Kind: name, Namespaced: !nowhere, Verbs: metav1.Verbs{"get", "list", "create", "update", "delete"},
-		})
+// discovery returns the discovery documents for the resources of each API version by their paths. "-" marks a cluster-scoped resource.
+func discovery(served map[string][]string) map[string]any {
+	groups := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+	pages := map[string]any{"/api": metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}}
+	for version, resources := range served {
+		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version}
+		for _, r := range resources {
+			name, nowhere := strings.CutPrefix(r, "-")
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: name, Kind: name, Namespaced: !nowhere, Verbs: metav1.Verbs{"get", "list", "create", "update", "delete"},
+			})
+		}
+		group, number, named := strings.Cut(version, "/")
+		if !named {
+			pages["/api/"+version] = list
+			continue
+		}
+		pages["/apis/"+version] = list
+		of := metav1.GroupVersionForDiscovery{GroupVersion: version, Version: number}
+		groups.Groups = append(groups.Groups, metav1.APIGroup{Name: group, Versions: []metav1.GroupVersionForDiscovery{of}, PreferredVersion: of})
 	}
-	j.pages[path] = list
+	pages["/apis"] = groups
+	return pages
 }
 
 // has stores an object.

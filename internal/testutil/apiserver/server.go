@@ -110,6 +110,13 @@ func (s *Server) History(resource, namespace, name string) (events []Event) {
 	return events
 }
 
+// Changes returns the changes of all objects after the first ones, oldest first.
+func (s *Server) Changes(after int) []Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.history[after:])
+}
+
 // Put stores an object without a guard. An object without a kind must have a known type.
 func (s *Server) Put(o runtime.Object) {
 	kind := o.GetObjectKind().GroupVersionKind()
