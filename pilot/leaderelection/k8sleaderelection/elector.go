@@ -55,7 +55,7 @@ type view struct {
 	running   bool            // run functions have not all returned
 	idle      bool            // see Idle
 	drained   <-chan struct{} // closed when functions that exceeded their limit have returned
-	acked     core.Instant
+	acked     core.Instant    // when the last write that was seen stored was sent
 }
 
 // NewLeaderElector validates the configuration and returns an elector. It starts nothing. Run and Campaign validate the fields of

@@ -33,7 +33,6 @@ type loop struct {
 	core       core.Config
 	state      core.State
 	base       k8sresourcelock.Snapshot // the object that state.Snap was decoded from
-	acked      core.Instant             // when the last acknowledged write was sent
 	changed    time.Time                // of the phase
 	term       *term
 	witnessed  WitnessedTerm // zero if no term is registered
@@ -319,11 +318,7 @@ func (l *loop) setTimer(c *change) {
 // publish updates the view.
 func (l *loop) publish(c *change) {
 	s := &c.after
-	before := &c.before
-	if c.in.Kind == core.Replied && s.Validity != before.Validity && s.Validity != (core.Validity{}) {
-		l.acked = before.Flight.Sent.Mono
-	}
-	if s.Phase != before.Phase {
+	if s.Phase != c.before.Phase {
 		l.changed = time.Now()
 	}
 	v := view{
@@ -331,7 +326,7 @@ func (l *loop) publish(c *change) {
 			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: s.Term, Known: s.Known != core.Unread,
 			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, NoCoordinator: l.core.Uncoordinated(s, c.in.Now.Mono), BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected, Failed: l.failed,
 		},
-		running: s.Running, idle: s.Barred && !s.Running, acked: l.acked, validity: s.Gate(),
+		running: s.Running, idle: s.Barred && !s.Running, acked: s.Own.Renewed, validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == record.Readable {
 		v.showRecord(s, l.core.ActsUntil(s))

@@ -208,12 +208,11 @@ func TestPublish(t *testing.T) {
 			c.Callbacks.OnNewLeader = func(name string) { leaders = append(leaders, name) }
 		})
 		began := time.Now()
-		publish := func(kind core.Kind, edit func(*core.State)) view {
+		publish := func(edit func(*core.State)) view {
 			before := l.state
-			before.Flight.Sent.Mono = 300
 			edit(&l.state)
 			<-time.After(time.Second)
-			c := &change{before: before, after: l.state, in: core.Input{Kind: kind}}
+			c := &change{before: before, after: l.state}
 			l.publish(c)
 			l.report.callbacks(c)
 			l.le.hooks.Wait(time.Second)
@@ -223,28 +222,27 @@ func TestPublish(t *testing.T) {
 		held := core.Snapshot{Exists: true, Content: record.Readable, Record: core.Record{Holder: "x", Key: "k", Transitions: 3}}
 		for _, c := range []struct {
 			name  string
-			kind  core.Kind
 			edit  func(*core.State)
 			check func(view) bool
 		}{
-			{"no reply", core.Seen, func(s *core.State) { s.Validity = validity; s.Phase = core.Leading }, func(v view) bool {
+			{"leads", func(s *core.State) { s.Validity = validity; s.Phase = core.Leading }, func(v view) bool {
 				return !v.status.Known && v.acked == 0 && v.validity == validity && v.status.Since.Equal(began.Add(time.Second))
 			}},
-			{"renewed", core.Replied, func(s *core.State) { s.Validity.Mono++ }, func(v view) bool {
+			{"renewed", func(s *core.State) { s.Validity.Mono++; s.Own.Renewed = 300 }, func(v view) bool {
 				return v.acked == 300 && v.validity == l.state.Validity && v.status.Since.Equal(began.Add(time.Second))
 			}},
-			{"other reply", core.Replied, func(s *core.State) { l.acked = 7; s.Known = core.Current }, func(v view) bool { return v.acked == 7 && v.status.Known }},
-			{"end of validity", core.Replied, func(s *core.State) { s.Validity = core.Validity{} }, func(v view) bool { return v.acked == 7 }},
-			{"draining", core.Seen, func(s *core.State) { s.Validity = validity; s.Phase = core.Draining }, func(v view) bool { return v.validity == validity }},
-			{"lost", core.Seen, func(s *core.State) { s.Drain.Lost = core.ValidityLost }, func(v view) bool { return v.validity == core.Validity{} }},
-			{"holder", core.Seen, func(s *core.State) { s.Snap = held }, func(v view) bool {
+			{"other reply", func(s *core.State) { s.Known = core.Current }, func(v view) bool { return v.acked == 300 && v.status.Known }},
+			{"end of validity", func(s *core.State) { s.Validity = core.Validity{} }, func(v view) bool { return v.acked == 300 }},
+			{"draining", func(s *core.State) { s.Validity = validity; s.Phase = core.Draining }, func(v view) bool { return v.validity == validity }},
+			{"lost", func(s *core.State) { s.Drain.Lost = core.ValidityLost }, func(v view) bool { return v.validity == core.Validity{} }},
+			{"holder", func(s *core.State) { s.Snap = held }, func(v view) bool {
 				return v.status.Holder == "x" && v.status.HolderKey == "k" && v.status.Transitions == 3
 			}},
-			{"same holder", core.Seen, func(s *core.State) { s.Unfit = true }, func(v view) bool { return v.status.Holder == "x" && v.status.Unfit }},
-			{"deleted", core.Seen, func(s *core.State) { s.Snap.Exists = false }, func(v view) bool { return v.status.Holder == "" }},
-			{"unreadable", core.Seen, func(s *core.State) { s.Snap = held; s.Snap.Content = record.Unreadable }, func(v view) bool { return v.status.Holder == "" }},
+			{"same holder", func(s *core.State) { s.Unfit = true }, func(v view) bool { return v.status.Holder == "x" && v.status.Unfit }},
+			{"deleted", func(s *core.State) { s.Snap.Exists = false }, func(v view) bool { return v.status.Holder == "" }},
+			{"unreadable", func(s *core.State) { s.Snap = held; s.Snap.Content = record.Unreadable }, func(v view) bool { return v.status.Holder == "" }},
 		} {
-			if v := publish(c.kind, c.edit); !c.check(v) {
+			if v := publish(c.edit); !c.check(v) {
 				t.Errorf("%s: %+v", c.name, v)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -203,4 +204,27 @@ func TestHealthzAdaptor(t *testing.T) {
 		}
 		a.disconnect(false)
 	})
+}
+
+// A leader is healthy as long as its renewals are stored, also if its watch shows them before their replies, or without one.
+func TestHealthzAdaptor_RepliesAreLate(t *testing.T) {
+	for name, fault := range map[string]apiserver.Fault{"late": {After: time.Second}, "lost": {Lose: apiserver.TheReply, Hang: true}} {
+		t.Run(name, func(t *testing.T) {
+			onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+				health := le.NewLeaderHealthzAdaptor(0)
+				a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.WatchDog = health })
+				advance(time.Second)
+				a.lock.On(func(r apiserver.Request) apiserver.Fault {
+					if r.Verb != locktest.Update {
+						return apiserver.Fault{}
+					}
+					return fault
+				})
+				advance(3 * lease)
+				if err := health.Check(nil); err != nil || !a.Live() || len(a.Spans()) != 1 {
+					t.Errorf("the leader %v is unhealthy: %v", a.Spans(), err)
+				}
+			})
+		})
+	}
 }

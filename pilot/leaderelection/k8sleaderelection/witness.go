@@ -96,7 +96,7 @@ func (t WitnessedTerm) core() core.EndedTerm {
 // any more. A term whose release failed stays registered.
 func (l *loop) informWitness(c *change) {
 	w := l.le.config.Witness
-	if w == nil || c.after.Learned == c.before.Learned {
+	if w == nil || c.after.Learned == c.before.Learned && c.after.Marked == c.before.Marked { // the reply may show an older version
 		return
 	}
 	if l.witnessed != (WitnessedTerm{}) && l.witnessed.core().Left(c.after.Snap) != core.HolderDied {

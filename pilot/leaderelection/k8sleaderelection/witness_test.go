@@ -85,3 +85,21 @@ func TestWitnessRelease_IsNotReported(t *testing.T) {
 		})
 	}
 }
+
+// The term is registered before the run functions start, also if another process annotates the lock before the reply arrives.
+func TestWitness_NewerVersionSeen(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a, w := startCandidate(t, store, "a"), &registered{}
+		advance(time.Second)
+		b := startCandidate(t, store, "b", func(c *le.LeaderElectionConfig) { c.Witness = w })
+		advance(time.Minute)
+		b.lock.FailNext(locktest.Update, apiserver.Fault{Before: 2 * time.Millisecond, After: 2 * time.Millisecond})
+		a.Stop(t)
+		advance(3 * time.Millisecond)
+		store.Annotate("example.com/note", "x")
+		advance(2 * time.Millisecond)
+		if !b.Live() || w.term.Holder != "b" {
+			t.Errorf("leads %v, registered %+v", b.Live(), w.term)
+		}
+	})
+}
