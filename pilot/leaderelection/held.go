@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // held is an election with a held predecessor. The outer elector campaigns for the predecessor's lock. Its run function lets the
@@ -20,7 +21,7 @@ import (
 //
 //   - the outer term drains until the run functions have returned, even if the release of the new lock takes longer
 //   - the gate is open while both validities last
-//   - a failed run function, and a rejected acquisition of the new lock, end the outer term, so that another candidate can lead
+//   - a failed run function, and a rejected acquisition or read of the new lock, end the outer term, so that another candidate can lead
 type held struct {
 	election     *LeaderElection
 	outer, inner *k8sleaderelection.LeaderElector
@@ -93,12 +94,16 @@ func (h *held) campaign(outer context.Context) error {
 	defer cancel(nil)
 	h.leave.Store(&cancel)
 	h.inner.SetBarred(false)
-	h.await(ctx, func() bool { return h.rejected() != nil })
-	if err := h.rejected(); err != nil {
-		cancel(err)
+	var rejected error
+	h.await(ctx, func() bool {
+		rejected = h.rejected(ctx)
+		return rejected != nil
+	})
+	if rejected != nil {
+		cancel(rejected)
 	}
 	<-ctx.Done()
-	if h.inner.Status().Rejected != "" {
+	if rejected != nil || h.inner.Status().Rejected != "" {
 		h.unproven.Store(true)
 	}
 	h.inner.SetBarred(true)
@@ -133,11 +138,19 @@ func (h *held) await(ctx context.Context, met func() bool) {
 	}
 }
 
-// rejected returns an error if the API server rejected an acquisition of the new lock. A leader whose renewals are rejected keeps
-// its term until its validity ends.
-func (h *held) rejected() error {
-	if s := h.inner.Status(); s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
+// rejected returns an error if the API server rejected an acquisition of the new lock, or rejects to read it. A leader whose renewals
+// are rejected keeps its term until its validity ends.
+func (h *held) rejected(ctx context.Context) error {
+	switch s := h.inner.Status(); {
+	case s.Phase != k8sleaderelection.PhaseFollowing:
+	case s.Rejected != "":
 		return fmt.Errorf("acquire lock %s/%s: %s", h.election.cfg.Namespace, h.election.cfg.lockName(), s.Rejected)
+	case s.Failed != "":
+		ctx, cancel := context.WithTimeout(ctx, h.election.cfg.RenewDeadline)
+		defer cancel()
+		if err := h.inner.ProveAcquire(ctx); k8sresourcelock.IsRefused(err) {
+			return err
+		}
 	}
 	return nil
 }

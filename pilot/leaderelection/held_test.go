@@ -436,3 +436,33 @@ func TestHold_BlockedObserver(t *testing.T) {
 		close(b.closed)
 	})
 }
+
+// A replica that cannot read the new lock any more does not keep the old one.
+func TestHold_LeaseUnreadable(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		last := s.replica(t, 3, "last")
+		passes(time.Second)
+		poor := s.replica(t, 2, "poor")
+		passes(time.Second)
+		a := s.replica(t, 2, "a")
+		forbid := func() {
+			poor.lease.Forbid(locktest.Get, locktest.Watch, locktest.Create, locktest.Update)
+			poor.lease.EndWatches()
+			passes(10 * playLease)
+		}
+		forbid() // while poor holds the old lock
+		last.Stop(t)
+		if passes(time.Second); !a.Live() {
+			t.Fatalf("holders %s\n%s", s.holders(), poor.log.String())
+		}
+		poor.lease.Allow(locktest.Get, locktest.Watch, locktest.Create, locktest.Update)
+		passes(10 * playLease)
+		forbid() // while poor follows
+		a.StepDown()
+		passes(10 * playLease)
+		if !a.Live() || poor.Live() {
+			t.Errorf("holders %s: a leads %v, poor leads %v\n%s", s.holders(), a.Live(), poor.Live(), poor.log.String())
+		}
+		lives.Apart(t, last, a, poor)
+	})
+}
