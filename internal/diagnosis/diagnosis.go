@@ -110,6 +110,8 @@ type Input struct {
 	Namespace string
 	// Wide lists candidates by name.
 	Wide bool
+	// Now is the time of the API server.
+	Now time.Time
 	// Elections have their candidates. Candidates also contains the candidates of elections without a lock.
 	Elections  []inspect.Election
 	Candidates []inspect.Candidate

@@ -548,6 +548,17 @@ func TestEmergencies(t *testing.T) {
 			},
 			both + " have no leader: free; candidates: pilot-canary-1 (not warm), pilot-canary-2 (not warm), pilot-stable-1 (not warm), pilot-stable-2 (not warm)", "", "kubectl -n istio-system logs pilot-canary-1",
 		},
+		"a rollout warms up": {
+			func(p *plane) {
+				p.free()
+				p.candidates("pilot-", func(c *inspect.Candidate) { c.Warm = false })
+				p.Now = time.Now()
+				for i := range p.Pods[home] {
+					p.Pods[home][i].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(p.Now.Add(-maxWarmUp / 2))
+				}
+			},
+			both + " have no leader: free; candidates: pilot-canary-1 (not warm), pilot-canary-2 (not warm), pilot-stable-1 (not warm), pilot-stable-2 (not warm)", "", "",
+		},
 		"record unreadable": {
 			func(p *plane) {
 				p.free()

@@ -57,10 +57,14 @@ func (in *Input) leaders() (found []Finding) {
 	for _, c := range in.Candidates {
 		if where := c.Namespace + "/" + c.Election; !c.Late && !locked[where] {
 			locked[where] = true
-			found = append(found, Finding{
+			f := Finding{
 				Severity: Problem, Elections: []string{where}, Effect: "has no lock", Cause: cmp.Or(c.Refused, "its candidate "+c.Identity+" does not create it"),
 				Advice: "Only its log has the reason.", Command: fmt.Sprintf("kubectl -n %s logs %s", c.Namespace, c.Identity),
-			})
+			}
+			if in.warmsUp(c) {
+				f.Advice, f.Command = warmUp, ""
+			}
+			found = append(found, f)
 		}
 	}
 	switch {
@@ -271,10 +275,12 @@ func (in *Input) idle(e inspect.Election) Finding {
 			continue
 		case readiness == inspect.CoolingDown:
 			f.Advice = "The candidate campaigns again after its cool-down."
+		case readiness == inspect.Cold && slices.ContainsFunc(e.Candidates, in.warmsUp):
+			f.Advice = warmUp
 		case readiness == inspect.Ready && e.State == inspect.Expired:
 			f.Advice = fmt.Sprintf("A candidate waits for its own lease, if that is longer than %d s. Only its log has the reason if it waits longer.", e.LeaseSeconds)
 			f.Command = logs(e, e.Candidates[i].Identity)
-		case readiness == inspect.Ready && e.Process != nil:
+		case (readiness == inspect.Ready || readiness == inspect.Cold) && e.Process != nil:
 			f.Advice, f.Command = onlyDoctor, in.doctor(e)
 		default:
 			f.Advice = "Only the log of the candidate has the reason."

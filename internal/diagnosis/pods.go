@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,20 @@ func troubleOf(p *corev1.Pod) trouble {
 		return trouble{reason: fmt.Sprintf("no container runs (%s)", p.Status.Phase)}
 	}
 	return trouble{}
+}
+
+const (
+	// maxWarmUp is the time after the start of a container in which a candidate that is not warm needs no action.
+	maxWarmUp = 2 * time.Minute
+	warmUp    = "The replicas are warming up. They can lead when their caches are prepared."
+)
+
+// warmsUp reports whether a candidate is not warm because its pod has just started.
+func (in *Input) warmsUp(c inspect.Candidate) bool {
+	p := in.pod(c.Namespace, c.Identity)
+	return p != nil && !in.Now.IsZero() && c.Readiness() == inspect.Cold && slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil && in.Now.Sub(s.State.Running.StartedAt.Time) < maxWarmUp
+	})
 }
 
 // maxMessage is the maximum length of a message of the kubelet in a cause.

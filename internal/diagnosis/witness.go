@@ -2,11 +2,11 @@ package diagnosis
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/inspect"
 )
@@ -15,25 +15,11 @@ const expires = "after a crash of the leader's process, followers wait for its l
 
 // witnesses reports whether the candidates have a witness.
 func (in *Input) witnesses() []Finding {
-	without := map[string]bool{}
-	with := map[string]bool{}
-	silent := map[string]bool{}
-	var elections []string
-	for _, c := range in.Candidates {
-		switch {
-		case c.Late || c.Down != "":
-		case c.Witness == inspect.UnreachableWitness:
-			silent[c.Identity] = true
-			if of := c.Namespace + "/" + c.Election; !slices.Contains(elections, of) {
-				elections = append(elections, of)
-			}
-		case c.Witness == inspect.NoWitness:
-			without[c.Identity] = true
-		default:
-			with[c.Identity] = true
-		}
-	}
-	switch names := slices.Sorted(maps.Keys(silent)); {
+	with, _ := in.live(func(witness string) bool {
+		return witness != inspect.UnreachableWitness && witness != inspect.NoWitness
+	})
+	without, lacking := in.live(func(witness string) bool { return witness == inspect.NoWitness })
+	switch names, elections := in.live(func(witness string) bool { return witness == inspect.UnreachableWitness }); {
 	case len(names) > 0:
 		f := Finding{
 			Severity: Warning, Elections: elections, Effect: "has no working witness", Advice: "Only the logs have the reason.", Command: "kubectl" + in.at() + " logs " + names[0] + " --all-containers",
@@ -51,9 +37,19 @@ func (in *Input) witnesses() []Finding {
 			Advice: "Start the servers with --witness=parent, the default.",
 		}}
 	case len(without) > 0:
-		return []Finding{well("candidates without a witness: %s", in.shorten(slices.Sorted(maps.Keys(without))))}
+		return []Finding{{Severity: Well, Elections: lacking, Effect: "has candidates without a witness", Cause: in.shorten(without)}}
 	}
 	return []Finding{well("each candidate has a witness")}
+}
+
+// live returns the live candidates with a selected witness, and their elections (namespace/name).
+func (in *Input) live(selected func(witness string) bool) (names, elections []string) {
+	for _, c := range in.Candidates {
+		if !c.Late && c.Down == "" && selected(c.Witness) {
+			names, elections = append(names, c.Identity), append(elections, c.Namespace+"/"+c.Election)
+		}
+	}
+	return sets.List(sets.New(names...)), sets.List(sets.New(elections...))
 }
 
 // podNamed returns a pod of any namespace, or nil.

@@ -95,7 +95,7 @@ func statusOf(e inspect.Election, findings []diagnosis.Finding) status {
 		return onHold
 	case len(e.Obstacles) > 0:
 		return obstacle
-	case len(findings) > 0:
+	case has(func(f diagnosis.Finding) bool { return f.Severity != diagnosis.Well }):
 		return warning
 	}
 	return leading

@@ -55,6 +55,11 @@ func states() map[string]inspect.Election {
 		"candidate rejected": of(inspect.Free, func(e *inspect.Election) {
 			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true, Fit: true, Refused: `admission webhook "x" denied the request`}}
 		}),
+		"without a witness": of(inspect.Leads, func(e *inspect.Election) {
+			for _, name := range []string{"b", "c"} {
+				e.Candidates = append(e.Candidates, inspect.Candidate{Namespace: e.Namespace, Election: e.Name, Identity: name, Warm: true, Fit: true, Witness: map[string]string{"b": "parent", "c": inspect.NoWitness}[name]})
+			}
+		}),
 		"two markers": of(inspect.Leads, func(e *inspect.Election) { e.Former = "a" }).With(nil, k8sleaderelection.DefaultRevision{}),
 		"refused":     of(inspect.Leads, func(e *inspect.Election) { e.Request = &record.Request{Identity: "c", Refused: "not warm"} }).With(nil, k8sleaderelection.DefaultRevision{}),
 		"hold without a leader": of(inspect.Free, func(e *inspect.Election) {
@@ -86,6 +91,7 @@ func TestStatus(t *testing.T) {
 		"candidate refused":      "rejected warn: the election has a candidate that cannot lead: the API server rejects c as holder: no permission. Only a change of what rejects it can fix this. Its log has each rejection. → kubectl -n istio-system logs c",
 		"only candidate refused": `rejected warn: the election has no candidate that can replace the leader: webhook x rejects the holder of the lock: denied the request. Only its configuration has the writes that it must admit. Exclude the lock. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
 		"candidate rejected":     `no leader bad: webhook x rejects the holder of the lock: denied the request. Only its configuration has the writes that it must admit. Exclude the lock. → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
+		"without a witness":      "leading good: the election has candidates without a witness: c",
 		"two markers":            "problem bad: incumbent.dev/leader: a led in an earlier term, was overwritten by another elector, and may be active until its lease ends → kubectl -n istio-system annotate lease/e incumbent.dev/leader-",
 		"refused":                "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
 		"hold without a leader":  "no leader bad: free; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",

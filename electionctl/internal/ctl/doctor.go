@@ -93,7 +93,7 @@ func (c *clients) read(ctx context.Context, in *diagnosis.Input, all reads) erro
 // observe returns the input of the diagnosis, without what can only be a warning.
 func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *seen, wide bool) (*diagnosis.Input, error) {
 	in := &diagnosis.Input{
-		Tool: name(), Namespace: c.at, Wide: wide, Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
+		Tool: name(), Namespace: c.at, Wide: wide, Now: c.clock.Now(), Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
 		Pods: map[string][]corev1.Pod{}, Unread: map[string]error{},
 	}
 	if len(s.unread) > 0 {
@@ -156,7 +156,7 @@ func (c *clients) readDeletions(ctx context.Context, in *diagnosis.Input) error 
 		}
 		for _, e := range list.Items {
 			first, last := cmp.Or(e.FirstTimestamp.Time, e.EventTime.Time), cmp.Or(e.LastTimestamp.Time, e.EventTime.Time)
-			if since := c.clock.Now().Sub(last); since < recent && strings.Contains(e.Message, lockDeleted) {
+			if since := in.Now.Sub(last); since < recent && strings.Contains(e.Message, lockDeleted) {
 				// Events with the same message are one object. Its count is spread evenly.
 				of := min(1, float64(recent-since)/float64(max(last.Sub(first), 1)))
 				lock := namespace + "/" + e.InvolvedObject.Name

@@ -27,6 +27,7 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // defaultTag is the webhook that is labelled with the default revision, unless a webhook is named for the namespace.
@@ -99,18 +100,21 @@ func (p *Program) connect() (*clients, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "electionctl"
-	c := &clients{config: config, clock: &apirequest.ServerClock{}}
+	c := &clients{clock: &apirequest.ServerClock{}}
 	config.Wrap(c.clock.Wrap)
 	if !p.all {
 		if c.at, _, err = p.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
 			return nil, err
 		}
 	}
-	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
+	client, err := kube.NewClient(config)
+	if err != nil {
 		return nil, err
 	}
+	c.kube = client.Kube()
+	c.config = client.RESTConfig()
 	// Only metadata, because the data of ConfigMaps is large and not needed.
-	c.meta, err = metadata.NewForConfig(config)
+	c.meta, err = metadata.NewForConfig(c.config)
 	return c, err
 }
 
