@@ -13,7 +13,7 @@ const maxSkew = time.Minute
 func (h History) clusters() string {
 	l := h.log
 	var first origin
-	for _, o := range l.files.values {
+	for _, o := range l.origins {
 		switch {
 		case first.cluster == "":
 			first = o
@@ -31,8 +31,6 @@ func mixed(format string, args ...any) string {
 	return "the logs are of two clusters, or the store was restored: " + fmt.Sprintf(format, args...)
 }
 
-func (l *Log) file(e *entry) string { return l.files.values[e.origin].file }
-
 // sameVersion finds two objects of a kind with one version. The objects of a kind are in one store, which counts versions.
 func (l *Log) sameVersion() string {
 	first := map[kind]*entry{}
@@ -46,15 +44,15 @@ func (l *Log) sameVersion() string {
 			clear(first)
 			version = e.version
 		}
-		at := l.whole(*e)
+		at := e.whole()
 		stored := kind{group: at.group, resource: at.resource}
 		other := first[stored]
 		if other == nil {
 			first[stored] = e
 			continue
 		}
-		if was := l.whole(*other); was.namespace != at.namespace || was.name != at.name {
-			return mixed("version %d of %s is %s/%s in %s, and %s/%s in %s", version, at.resource, was.namespace, was.name, l.file(other), at.namespace, at.name, l.file(e))
+		if was := other.whole(); was.namespace != at.namespace || was.name != at.name {
+			return mixed("version %d of %s is %s/%s in %s, and %s/%s in %s", version, at.resource, was.namespace, was.name, other.origin.Value().file, at.namespace, at.name, e.origin.Value().file)
 		}
 	}
 	return ""
@@ -72,19 +70,19 @@ func (h History) sameLock() string {
 	all := map[Lock][]life{}
 	for i := range h.log.entries {
 		e := &h.log.entries[i]
-		at := h.log.target(*e)
-		id := Lock{at.resource, at.namespace, at.name}
+		at := e.target.Value()
+		id := at.lock()
 		if !e.exact || at.uid == "" || !h.locks[id] {
 			continue
 		}
 		n := slices.IndexFunc(all[id], func(l life) bool { return l.uid == at.uid })
 		if n < 0 {
 			n = len(all[id])
-			all[id] = append(all[id], life{uid: at.uid, file: h.log.file(e), begin: e.received})
+			all[id] = append(all[id], life{uid: at.uid, file: e.origin.Value().file, begin: e.received})
 		}
 		mine := &all[id][n]
 		mine.begin = min(mine.begin, e.received)
-		mine.end = max(mine.end, e.answered())
+		mine.end = max(mine.end, e.answered)
 		for k, other := range all[id] {
 			if k > n || k < n && time.Duration(min(mine.end, other.end)-max(mine.begin, other.begin)) > maxSkew {
 				return mixed("%v has the UID %s in %s, and %s in %s", id, other.uid, other.file, mine.uid, mine.file)

@@ -55,9 +55,8 @@ type History struct {
 	log *Log
 	// locks has every object that ever had a record with a holder.
 	locks map[Lock]bool
-	// pods are the pods of writers whose token names none, by number of the actor. If there are several, the actor is in shared.
-	pods   map[uint32]string
-	shared map[uint32]bool
+	// pods are the pods of writers whose token names none, by source and program.
+	pods map[string]map[string]bool
 	// aliases are the pods that write an identity of another name, for example with the name of the node.
 	aliases map[string]string
 }
@@ -80,9 +79,9 @@ func (l *Log) History() History {
 	})
 	// Several logs may have the same event, and a write that changes nothing has the version of the previous write.
 	l.entries = slices.CompactFunc(l.entries, func(a, b entry) bool {
-		return a.version == b.version && a.exact == b.exact && l.target(a) == l.target(b) && (a.exact || a.received == b.received && a.actor == b.actor)
+		return a.version == b.version && a.exact == b.exact && a.target == b.target && (a.exact || a.received == b.received && a.actor == b.actor)
 	})
-	h := History{log: l, locks: map[Lock]bool{}, pods: map[uint32]string{}, shared: map[uint32]bool{}, aliases: map[string]string{}}
+	h := History{log: l, locks: map[Lock]bool{}, pods: map[string]map[string]bool{}, aliases: map[string]string{}}
 	h.findLocks()
 	return h
 }
@@ -103,40 +102,38 @@ func (l *Log) boundVersions() {
 		}
 		open = append(open, e)
 		if e.deleted {
-			last[l.whole(*e)] = 0
+			last[e.whole()] = 0
 		}
 	}
 	for _, e := range exact {
 		if len(last) > 0 {
-			at := l.whole(*e)
+			at := e.whole()
 			if version, deleted := last[at]; deleted {
 				last[at] = max(version, e.version)
 			}
 		}
 	}
-	slices.SortFunc(exact, func(a, b *entry) int { return cmp.Compare(a.answered(), b.answered()) })
+	slices.SortFunc(exact, func(a, b *entry) int { return cmp.Compare(a.answered, b.answered) })
 	slices.SortFunc(open, func(a, b *entry) int { return cmp.Compare(a.received, b.received) })
 	var highest uint64
 	for _, e := range open {
-		for len(exact) > 0 && exact[0].answered() < e.received {
+		for len(exact) > 0 && exact[0].answered < e.received {
 			highest = max(highest, exact[0].version)
 			exact = exact[1:]
 		}
 		e.version = highest
 		if e.deleted {
-			e.version = max(highest, last[l.whole(*e)])
+			e.version = max(highest, last[e.whole()])
 		}
 	}
 }
 
 // whole returns the object of a write without a subresource.
-func (l *Log) whole(e entry) target {
-	at := l.target(e)
+func (e entry) whole() target {
+	at := e.target.Value()
 	at.resource, _, _ = strings.Cut(at.resource, "/")
 	return at
 }
-
-func (e entry) answered() int64 { return e.received + int64(e.took)*int64(time.Microsecond) }
 
 // All returns the writes in order.
 func (h History) All() iter.Seq[Write] {
@@ -159,61 +156,59 @@ func (h History) Unanswered() (all []Write) {
 }
 
 func (h History) write(e entry) Write {
-	l := h.log
-	by, at := l.actors.values[e.actor], l.target(e)
+	by, at := e.actor.Value(), e.target.Value()
 	w := Write{
-		Point:   Point{e.version, e.exact, time.Unix(0, e.received).UTC(), time.Unix(0, e.answered()).UTC()},
-		Deleted: e.deleted, Verb: verbs[e.verb], Group: at.group, Resource: at.resource, Namespace: at.namespace, Name: at.name, UID: at.uid,
-		Pod: by.pod, User: by.user, Object: l.kept[e.sequence], account: by.user, shared: h.shared[e.actor],
+		Point:   Point{e.version, e.exact, time.Unix(0, e.received).UTC(), time.Unix(0, e.answered).UTC()},
+		Deleted: e.deleted, Verb: e.verb.Value(), Group: at.group, Resource: at.resource, Namespace: at.namespace, Name: at.name, UID: at.uid,
+		Pod: by.pod, User: by.user, Object: e.object, account: by.user, lock: e.content(),
 	}
-	if w.Pod == "" && by.program != "" {
-		w.account = by.program
-	}
-	if w.Pod == "" {
-		w.Pod = h.pods[e.actor]
-	}
-	if e.state > 0 {
-		w.lock = &l.states.values[e.state-1]
+	if by.pod == "" {
+		w.account = cmp.Or(by.program, by.user)
+		pods := h.pods[by.source+by.program]
+		w.shared = len(pods) > 1
+		w.Pod = only(pods)
 	}
 	return w
+}
+
+// only returns the only value of a set, or "".
+func only(set map[string]bool) string {
+	if len(set) == 1 {
+		for value := range set {
+			return value
+		}
+	}
+	return ""
 }
 
 // findLocks finds the locks, and the pods of writers that only the records name.
 func (h *History) findLocks() {
 	l := h.log
-	holders := map[string]map[string]bool{} // by source and program
 	writers := map[string]map[string]bool{} // by identity
 	bound := map[string]bool{}              // pods that tokens name
-	for _, by := range l.actors.values {
-		bound[by.pod] = true
+	for _, e := range l.entries {
+		bound[e.actor.Value().pod] = true
+	}
+	for _, e := range l.open {
+		bound[e.actor.Value().pod] = true
 	}
 	for _, e := range l.entries {
-		if e.state == 0 || l.states.values[e.state-1].holder == "" {
+		r := e.content()
+		if r == nil || r.holder == "" {
 			continue
 		}
-		at, by, r := l.target(e), l.actors.values[e.actor], l.states.values[e.state-1]
-		h.locks[Lock{at.resource, at.namespace, at.name}] = true
+		by := e.actor.Value()
+		h.locks[e.target.Value().lock()] = true
 		switch pod := podOf(r.holder); {
 		case by.pod == "" && !r.named && !r.nominated && !bound[pod]:
-			add(holders, by.source+by.program, pod)
+			add(h.pods, by.source+by.program, pod)
 		case pod != r.holder:
 			add(writers, pod, by.pod)
 		}
 	}
-	for n, by := range l.actors.values {
-		pods := holders[by.source+by.program]
-		h.shared[uint32(n)] = by.pod == "" && len(pods) > 1
-		for pod := range pods {
-			if by.pod == "" && len(pods) == 1 {
-				h.pods[uint32(n)] = pod
-			}
-		}
-	}
 	for name, pods := range writers {
-		for pod := range pods {
-			if len(pods) == 1 && pod != name {
-				h.aliases[name] = pod
-			}
+		if pod := only(pods); pod != "" && pod != name {
+			h.aliases[name] = pod
 		}
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
+	"unique"
 )
 
 // Log collects the writes of audit logs in a compact form.
@@ -19,45 +18,39 @@ type Log struct {
 	Objects bool
 
 	entries []entry
-	kept    map[uint32]map[string]any // by the sequence number of an entry
-	open    map[uint64]entry          // requests without a response so far, by the hash of their audit ID
-	done    []uint64                  // responses without a request so far
+	open    map[uint64]entry // requests without a response so far, by the hash of their audit ID
+	done    []uint64         // responses without a request so far
 	seed    maphash.Seed
-	actors  table[actor]
-	kinds   table[kind]
-	states  table[content]
-	names   strings.Builder // names and UIDs of objects
-	files   table[origin]
-	origin  uint32 // of the event that is added
+	origins []origin // in the order of reading
 }
 
 // origin is the file of a write, and its cluster if the file names one.
 type origin struct{ file, cluster string }
 
-// entry is a write. A log has millions of them.
+// entry is a write. A log has millions of them, so equal values are stored once.
 type entry struct {
 	version  uint64 // that it produced; if not exact, a lower bound
 	received int64  // in nanoseconds
-	took     uint32 // in microseconds
-	actor    uint32
-	kind     uint32
-	name     uint32 // the position in Log.names
-	nameSize uint16
-	uidSize  uint16
-	state    uint32 // of the lock that it wrote, plus 1; 0 if it wrote no lock
+	answered int64
+	actor    unique.Handle[actor]
+	target   unique.Handle[target]
+	verb     unique.Handle[string]
+	state    unique.Handle[content] // of the lock that it wrote, or zero
+	origin   unique.Handle[origin]
+	object   map[string]any // if Log.Objects is set
 	sequence uint32
-	origin   uint32
-	verb     verb
 	exact    bool
 	deleted  bool
 	blind    bool // may have written a lock, and has no body
 }
 
-type verb uint8
-
-var verbs = []string{"", "create", "update", "patch", "delete", "deletecollection"}
-
-func verbOf(name string) verb { return verb(max(0, slices.Index(verbs, name))) }
+// content returns the content of the lock that it wrote, or nil.
+func (e entry) content() *content {
+	if e.state == (unique.Handle[content]{}) {
+		return nil
+	}
+	return new(e.state.Value())
+}
 
 // actor is a writer. Without a pod in the token, the address and the program identify it.
 type actor struct{ user, pod, source, program string }
@@ -71,46 +64,31 @@ type target struct {
 	name, uid string
 }
 
-// table numbers equal values.
-type table[T comparable] struct {
-	numbers map[T]uint32
-	values  []T
-}
-
-func (t *table[T]) number(value T) uint32 {
-	n, known := t.numbers[value]
-	if !known {
-		if t.numbers == nil {
-			t.numbers = map[T]uint32{}
-		}
-		n = uint32(len(t.values))
-		t.numbers[value] = n
-		t.values = append(t.values, value)
-	}
-	return n
-}
+func (t target) lock() Lock { return Lock{t.resource, t.namespace, t.name} }
 
 // NewLog returns an empty log.
 func NewLog() *Log {
-	return &Log{kept: map[uint32]map[string]any{}, open: map[uint64]entry{}, seed: maphash.MakeSeed()}
+	return &Log{open: map[uint64]entry{}, seed: maphash.MakeSeed()}
 }
 
 // Read reads an audit log. name is used in errors.
 func (l *Log) Read(name string, log io.Reader) error {
 	return l.Reading.Read(name, log, onlyReads, func(e Event) error {
-		l.origin = l.files.number(origin{name, e.Cluster})
-		return l.add(e)
+		return l.add(e, origin{name, e.Cluster})
 	})
 }
 
 // add adds an event.
-func (l *Log) add(e Event) error {
+func (l *Log) add(e Event, from origin) error {
+	if !slices.Contains(l.origins, from) {
+		l.origins = append(l.origins, from)
+	}
 	if !e.relevant() {
 		return nil
 	}
 	id := maphash.String(l.seed, e.AuditID)
 	if e.Stage == stageReceived || e.uncertain() {
-		w, _, err := l.entryOf(e)
+		w, _, err := l.entryOf(e, from)
 		l.open[id] = w
 		return err
 	}
@@ -122,27 +100,25 @@ func (l *Log) add(e Event) error {
 	if e.Stage != stageComplete || e.ResponseStatus.Code >= 300 {
 		return nil
 	}
-	w, unchanged, err := l.entryOf(e)
+	w, unchanged, err := l.entryOf(e, from)
 	if err != nil || unchanged {
 		return err
 	}
 	if l.Objects && !w.deleted && present(e.ResponseObject) {
-		var full map[string]any
-		if err := json.Unmarshal(e.ResponseObject, &full); err != nil {
+		if err := json.Unmarshal(e.ResponseObject, &w.object); err != nil {
 			return fmt.Errorf("decode response %s: %w", e.AuditID, err)
 		}
-		l.kept[w.sequence] = full
 	}
 	l.entries = append(l.entries, w)
 	return nil
 }
 
 // entryOf converts an event. unchanged is true if the write changed nothing, which its request and response show.
-func (l *Log) entryOf(e Event) (w entry, unchanged bool, err error) {
+func (l *Log) entryOf(e Event, from origin) (w entry, unchanged bool, err error) {
 	w = entry{
-		received: e.RequestReceivedTimestamp.UnixNano(), took: uint32(max(0, e.StageTimestamp.Sub(e.RequestReceivedTimestamp)/time.Microsecond)),
-		actor: l.actors.number(actorOf(e)), verb: verbOf(e.Verb), sequence: uint32(l.Events), origin: l.origin,
+		received: e.RequestReceivedTimestamp.UnixNano(), actor: unique.Make(actorOf(e)), verb: unique.Make(e.Verb), sequence: uint32(l.Events), origin: unique.Make(from),
 	}
+	w.answered = max(w.received, e.StageTimestamp.UnixNano())
 	var sent, stored object
 	if present(e.RequestObject) { // a JSON patch is a list
 		if err := json.Unmarshal(e.RequestObject, &sent); err != nil {
@@ -166,34 +142,18 @@ func (l *Log) entryOf(e Event) (w entry, unchanged bool, err error) {
 	}
 	w.deleted = e.Verb == "delete" && !w.exact
 	at := targetOf(e, seen.Metadata.Name, cmp.Or(seen.Metadata.UID, stored.Details.UID))
-	l.name(&w, at)
+	if !l.Objects && !mayBeLock(at) {
+		at.uid = "" // only locks and kept objects need one
+	}
+	w.target = unique.Make(at)
 	if !mayBeLock(at) || w.deleted {
 		return w, unchanged, nil
 	}
 	w.blind = seen.Metadata.Name == "" && len(seen.Metadata.Annotations) == 0 && len(seen.Spec) == 0
 	if r, is := recordOf(at, e.Verb == "create" || e.ResponseStatus.Code == 201, seen); is && !w.blind {
-		w.state = l.states.number(r) + 1
+		w.state = unique.Make(r)
 	}
 	return w, unchanged, nil
-}
-
-// name stores the names of the object. Only locks and kept objects need a UID.
-func (l *Log) name(w *entry, at target) {
-	w.kind = l.kinds.number(at.kind)
-	w.name = uint32(l.names.Len())
-	w.nameSize = uint16(len(at.name))
-	l.names.WriteString(at.name)
-	if l.Objects || mayBeLock(at) {
-		w.uidSize = uint16(len(at.uid))
-		l.names.WriteString(at.uid)
-	}
-}
-
-// target returns the object of a write.
-func (l *Log) target(e entry) target {
-	text := l.names.String()[e.name:]
-	name, rest := text[:e.nameSize], text[e.nameSize:]
-	return target{l.kinds.values[e.kind], name, rest[:e.uidSize]}
 }
 
 // settle removes the open requests that have a response. Rotated files may come in any order.

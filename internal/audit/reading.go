@@ -104,23 +104,16 @@ func (r *Reading) line(at string, line []byte, last bool, add func(Event) error)
 	if time, rest, ok := bytes.Cut(line, []byte("Z ")); ok && len(time) < len("2006-01-02T15:04:05.000000000") && time[0] != '{' {
 		line = rest // CloudWatch writes the time before each line of an export to S3
 	}
-	var e Event
-	err := json.Unmarshal(line, &e)
-	if err != nil && !json.Valid(line) {
+	events, err := unwrap(line, "", 0)
+	var syntax *json.SyntaxError
+	if begin := bytes.LastIndex(line, lineStart); begin > 0 && errors.As(err, &syntax) {
 		// A restarted API server appends to the incomplete line of the killed one.
-		if begin := bytes.LastIndex(line, lineStart); begin > 0 {
-			r.Unfinished = append(r.Unfinished, at)
-			line = line[begin:]
-			e = Event{}
-			err = json.Unmarshal(line, &e)
-		}
+		r.Unfinished = append(r.Unfinished, at)
+		events, err = unwrap(line[begin:], "", 0)
 	}
 	switch {
-	case err == nil && e.Verb != "" && e.Stage != "":
-		r.Events++
-		return add(e)
-	case json.Valid(line):
-		return r.wrapped(at, line, add)
+	case !errors.As(err, &syntax):
+		return r.take(at, events, err, add)
 	case last && r.Events > 0:
 		r.Unfinished = append(r.Unfinished, at)
 	case r.Events == 0:

@@ -292,8 +292,7 @@ func (x *examination) blind() (others int) {
 		if !e.blind {
 			continue
 		}
-		at := l.target(e)
-		if lock := (Lock{at.resource, at.namespace, at.name}); x.history.locks[lock] {
+		if lock := e.target.Value().lock(); x.history.locks[lock] {
 			blind[lock]++
 		} else {
 			others++

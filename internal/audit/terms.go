@@ -70,8 +70,7 @@ func (h History) Courses() map[Lock]*Course {
 		}
 	}
 	for _, e := range h.log.entries {
-		at := h.log.target(e)
-		if c := all[Lock{at.resource, at.namespace, at.name}]; c != nil {
+		if c := all[e.target.Value().lock()]; c != nil {
 			c.add(h.write(e), h.aliases)
 		}
 	}

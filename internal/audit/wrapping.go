@@ -59,6 +59,8 @@ func unwrap(raw []byte, cluster string, depth int) (events []Event, err error) {
 			return []Event{e}, nil
 		}
 		return unwrapObject(raw, cluster, depth)
+	default:
+		return nil, json.Unmarshal(raw, new(any)) // other JSON has no events
 	}
 	return nil, nil
 }
@@ -211,7 +213,8 @@ func (r *Reading) document(name string, from *bufio.Reader, add func(Event) erro
 		case err != nil:
 			return fmt.Errorf("%s: %w", at, err)
 		}
-		if err := r.wrapped(at, raw, add); err != nil {
+		events, err := unwrap(raw, "", 0)
+		if err := r.take(at, events, err, add); err != nil {
 			return err
 		}
 	}
@@ -236,9 +239,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wrapped adds the events in a JSON value.
-func (r *Reading) wrapped(at string, raw []byte, add func(Event) error) error {
-	events, err := unwrap(raw, "", 0)
+// take adds the events that unwrap returned.
+func (r *Reading) take(at string, events []Event, err error, add func(Event) error) error {
 	switch {
 	case errors.Is(err, errBroken):
 		r.broken(at)
