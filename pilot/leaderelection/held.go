@@ -12,7 +12,6 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // held is an election with a held predecessor. The outer elector campaigns for the predecessor's lock. Its run function lets the
@@ -27,7 +26,6 @@ type held struct {
 	outer, inner *k8sleaderelection.LeaderElector
 	gate         heldGate
 	check        func(context.Context) error
-	unfit        atomic.Error // result of check
 	// unproven is true until a dry run has shown that the API server accepts this process as holder of the lock of the election.
 	unproven atomic.Bool
 	running  context.Context // of run
@@ -44,9 +42,7 @@ func (l *LeaderElection) hold(client kubernetes.Interface, inner k8sleaderelecti
 	outer := inner
 	inner.Gate = innerGate{&h.gate}
 	inner.RunFunctions = []func(context.Context) error{h.work}
-	if h.check != nil {
-		inner.FitnessCheck = func(context.Context) error { return h.unfit.Load() }
-	}
+	inner.FitnessCheck = nil // fit calls SetUnfit
 	outer.Lock = l.predecessorLock(client)
 	outer.Name = l.cfg.predecessorName()
 	outer.Gate = outerGate{&h.gate}
@@ -94,16 +90,12 @@ func (h *held) campaign(outer context.Context) error {
 	defer cancel(nil)
 	h.leave.Store(&cancel)
 	h.inner.SetBarred(false)
-	var rejected error
-	h.await(ctx, func() bool {
-		rejected = h.rejected(ctx)
-		return rejected != nil
-	})
-	if rejected != nil {
-		cancel(rejected)
+	h.await(ctx, func() bool { return h.rejected() != nil })
+	if err := h.rejected(); err != nil {
+		cancel(err)
 	}
 	<-ctx.Done()
-	if rejected != nil || h.inner.Status().Rejected != "" {
+	if why(h.inner.Status()) != "" {
 		h.unproven.Store(true)
 	}
 	h.inner.SetBarred(true)
@@ -140,20 +132,15 @@ func (h *held) await(ctx context.Context, met func() bool) {
 
 // rejected returns an error if the API server rejected an acquisition of the new lock, or rejects to read it. A leader whose renewals
 // are rejected keeps its term until its validity ends.
-func (h *held) rejected(ctx context.Context) error {
-	switch s := h.inner.Status(); {
-	case s.Phase != k8sleaderelection.PhaseFollowing:
-	case s.Rejected != "":
-		return fmt.Errorf("acquire lock %s/%s: %s", h.election.cfg.Namespace, h.election.cfg.lockName(), s.Rejected)
-	case s.Failed != "":
-		ctx, cancel := context.WithTimeout(ctx, h.election.cfg.RenewDeadline)
-		defer cancel()
-		if err := h.inner.ProveAcquire(ctx); k8sresourcelock.IsRefused(err) {
-			return err
-		}
+func (h *held) rejected() error {
+	if s := h.inner.Status(); s.Phase == k8sleaderelection.PhaseFollowing && why(s) != "" {
+		return fmt.Errorf("acquire lock %s/%s: %s", h.election.cfg.Namespace, h.election.cfg.lockName(), why(s))
 	}
 	return nil
 }
+
+// why returns why an elector cannot acquire its lock, or "".
+func why(s k8sleaderelection.Status) string { return cmp.Or(s.Rejected, s.Unreadable) }
 
 // work is the run function of the inner elector. An error also ends the outer term. After a suspend, the inner elector can acquire
 // its lock before the outer one sees that its validity has ended. Then no run function starts, unless a late answer shows that the
@@ -195,7 +182,7 @@ func (h *held) fit(ctx context.Context) error {
 		return nil
 	}
 	err := h.check(ctx)
-	h.unfit.Store(err)
+	h.inner.SetUnfit(err != nil) // the outer elector receives the result later
 	return err
 }
 

@@ -466,3 +466,33 @@ func TestHold_LeaseUnreadable(t *testing.T) {
 		lives.Apart(t, last, a, poor)
 	})
 }
+
+// A replica that becomes fit and takes over works without waiting for its next fitness check.
+func TestHold_BecomesFit(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		watcher := newWatcher("canary")
+		follow := func(c *Config) { c.DefaultWatcher = watcher }
+		a := s.replica(t, 2, "a", follow)
+		passes(time.Second)
+		b := s.prepared(t, 2, "b", follow, func(c *Config) { c.Revision = "canary" })
+		b.AddRunContext(b.work)
+		var fit atomic.Bool
+		b.AddFitnessCheck(func(context.Context) error {
+			<-time.After(10 * time.Millisecond)
+			if !fit.Load() {
+				return errPlay
+			}
+			return nil
+		})
+		b.starts(t)
+		passes(3 * playLease)
+		fit.Store(true)
+		passes(3 * playLease)
+		if !b.Live() {
+			t.Fatalf("b does not lead: %s", b.log.String())
+		}
+		if gap := b.Last().From.Sub(a.Last().To); gap > 100*time.Millisecond {
+			t.Errorf("no replica worked for %v", gap)
+		}
+	})
+}

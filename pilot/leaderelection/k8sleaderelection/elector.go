@@ -40,6 +40,7 @@ type LeaderElector struct {
 	running atomic.Bool
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // see SetCoordinatorAbsent
+	unfit   atomic.Bool          // see SetUnfit
 	barred  atomic.Bool          // see SetBarred
 	loop    atomic.Pointer[loop] // nil if the elector is not running
 	// handoverSince is the core.Instant at which the pending handover began; zero if no handover is pending.
@@ -185,6 +186,14 @@ func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	}
 }
 
+// SetUnfit sets whether this process is unfit to lead, as FitnessCheck does with each result. It does not block and may be called
+// before Run.
+func (le *LeaderElector) SetUnfit(unfit bool) {
+	if le.unfit.Swap(unfit) != unfit {
+		le.signal(fitnessChanged)
+	}
+}
+
 // SetBarred bars this candidate from the lock, or ends that. A barred candidate observes the lock and does not campaign. A leader
 // drains and releases the lock. SetBarred does not block and may be called before Run.
 func (le *LeaderElector) SetBarred(barred bool) {
@@ -259,6 +268,8 @@ type Status struct {
 	// Rejected is why the API server rejected the last write of this process as holder, for example a missing permission. It is
 	// empty after a successful write, and while SetBarred bars this process.
 	Rejected string `json:"rejected,omitempty"`
+	// Unreadable is why the API server rejects to read the lock, while this process has to read it: it never did, or the lock has changed.
+	Unreadable string `json:"-"`
 	// Failed is why the last request for the lock failed. It is empty after a conflict, and after a response
 	// that is not an error, except that a read keeps that a webhook does not respond.
 	Failed string `json:"failed,omitempty"`

@@ -4,17 +4,15 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// checkFitness calls FitnessCheck once per RetryPeriod and posts each change of its result. A check that does not
+// checkFitness calls FitnessCheck once per RetryPeriod and calls SetUnfit with its result. A check that does not
 // return in time counts as unfit, and the next one starts only after it returned.
 func (l *loop) checkFitness(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var f fitCheck
-	for unfit := true; ; pause.Reset(l.core.Retry) {
+	for ; ; pause.Reset(l.core.Retry) {
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -25,11 +23,7 @@ func (l *loop) checkFitness(ctx context.Context) {
 			return
 		}
 		l.report.fitness(err)
-		if unfit == (err != nil) {
-			continue
-		}
-		unfit = err != nil
-		l.post(&event{in: core.Input{Kind: core.Fitness, Unfit: unfit}})
+		l.le.SetUnfit(err != nil)
 	}
 }
 

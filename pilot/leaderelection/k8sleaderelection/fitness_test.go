@@ -47,12 +47,13 @@ func TestCheckFitness(t *testing.T) {
 				return nil
 			}
 		})
+		l.le.loop.Store(l)
 		stop := startChecks(t, l)
 		wants := func(want bool) {
 			t.Helper()
 			<-time.After(4 * l.core.Retry)
-			if all := l.posted(); len(all) != 1 || all[0].in.Unfit != want {
-				t.Errorf("events %v, want unfit %v", all, want)
+			if s := l.takeSignal(); s != fitnessChanged || l.eventOf(s).in.Unfit != want {
+				t.Errorf("signal %v, unfit %v, want unfit %v", s, l.le.unfit.Load(), want)
 			}
 		}
 		wants(false)
@@ -64,8 +65,8 @@ func TestCheckFitness(t *testing.T) {
 		before := checks.Load()
 		began := time.Now()
 		stop()
-		if n := len(l.posted()); checks.Load() != before || time.Since(began) != 0 || n != 0 || strings.Count(log.String(), "unfit to lead") != 1 {
-			t.Errorf("after the end: %d checks, %d events, took %v\n%s", checks.Load()-before, n, time.Since(began), log)
+		if s := l.takeSignal(); checks.Load() != before || time.Since(began) != 0 || s != 0 || strings.Count(log.String(), "unfit to lead") != 1 {
+			t.Errorf("after the end: %d checks, signal %v, took %v\n%s", checks.Load()-before, s, time.Since(began), log)
 		}
 	})
 }

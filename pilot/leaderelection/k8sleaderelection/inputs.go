@@ -15,6 +15,7 @@ const (
 	stepDown                              // StepDown
 	watchEvent                            // the subscription has news
 	coordinatorChanged                    // SetCoordinatorAbsent
+	fitnessChanged                        // SetUnfit
 	barChanged                            // SetBarred
 	ticked                                // a timer
 )

@@ -40,6 +40,7 @@ type loop struct {
 	err        error // of the last ended term
 	questions  questions
 	rejected   string // why the API server rejected the last write of this candidate as holder
+	unreadable string // why the API server rejected the last read
 	failed     string // why the last request failed
 
 	stop        <-chan struct{} // the end of Run's context; nil after it was received
@@ -56,7 +57,10 @@ type loop struct {
 
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	l := &loop{inputs: newInputs(), le: le, core: le.core, shared: le.config.Shared}
-	l.state.Unfit = le.config.FitnessCheck != nil // until the first check
+	if le.config.FitnessCheck != nil {
+		le.unfit.Store(true) // until the first check
+	}
+	l.state.Unfit = le.unfit.Load()
 	l.state.Barred = le.barred.Load()
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
@@ -122,7 +126,7 @@ func (l *loop) start(ctx context.Context) {
 	if l.le.absent.Load() {
 		l.pass(l.eventOf(coordinatorChanged))
 	}
-	l.signal(barChanged) // it may have changed before the loop received signals
+	l.signal(fitnessChanged | barChanged) // they may have changed before the loop received signals
 }
 
 // abandon closes the gate and ends the term if a Gate, Witness or Lock ended the loop by a panic or runtime.Goexit. The caller of Run
@@ -175,6 +179,8 @@ func (l *loop) eventOf(s signal) *event {
 		ev.in.Kind = core.StepDown
 	case coordinatorChanged:
 		ev.in.Kind, ev.in.Absent = core.Coordinator, l.le.absent.Load()
+	case fitnessChanged:
+		ev.in.Kind, ev.in.Unfit = core.Fitness, l.le.unfit.Load()
 	case barChanged:
 		ev.in.Kind, ev.in.Barred = core.Bar, l.le.barred.Load()
 	}
@@ -207,6 +213,7 @@ func (l *loop) receive(ev *event) {
 		l.noteRejection(ev)
 	case ev.in.Kind == core.Bar:
 		l.rejected = ""
+		l.unreadable = ""
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
@@ -255,11 +262,18 @@ func (l *loop) noteFailure(ev *event) {
 	}
 }
 
-// noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds. The last writes of a barred
-// candidate do not count, because no later write would replace the reason.
+// noteRejection keeps why the API server rejected the last read, and the last write as holder until such a write succeeds. The last
+// writes of a barred candidate do not count, because no later write would replace the reason.
 func (l *loop) noteRejection(ev *event) {
 	op := ev.call.op
-	if l.state.Barred || op == core.Read || op == core.SendRequest || ev.in.Result == core.Unknown || ev.in.Result == core.Conflict {
+	if op == core.Read {
+		l.unreadable = ""
+		if ev.in.Result == core.Refused {
+			l.unreadable = brief(ev.call.err)
+		}
+		return
+	}
+	if l.state.Barred || op == core.SendRequest || ev.in.Result == core.Unknown || ev.in.Result == core.Conflict {
 		return
 	}
 	l.rejected = ""
@@ -327,6 +341,9 @@ func (l *loop) publish(c *change) {
 			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, NoCoordinator: l.core.Uncoordinated(s, c.in.Now.Mono), BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected, Failed: l.failed,
 		},
 		running: s.Running, idle: s.Barred && !s.Running, acked: s.Own.Renewed, validity: s.Gate(),
+	}
+	if s.Known == core.Unread || s.Known.Outdated() {
+		v.status.Unreadable = l.unreadable
 	}
 	if s.Snap.Exists && s.Snap.Content == record.Readable {
 		v.showRecord(s, l.core.ActsUntil(s))
