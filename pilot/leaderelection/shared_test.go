@@ -1,8 +1,7 @@
 package leaderelection
 
 import (
-	"net/http"
-	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,38 +11,20 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// emptyServer is an API server without objects that counts requests.
-type emptyServer struct {
-	*httptest.Server
-	hooks atomic.Int32  // requests about webhooks
-	open  *atomic.Int32 // connections
-}
-
-func newEmptyServer(t *testing.T) *emptyServer {
-	s := &emptyServer{}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "mutatingwebhookconfigurations") {
-			s.hooks.Inc()
-		}
-		http.NotFound(w, r)
-	}))
-	s.open = harness.Connections(s.Server)
-	s.Start()
-	t.Cleanup(s.Close)
-	return s
-}
-
-func (s *emptyServer) config() *rest.Config { return &rest.Config{Host: s.URL} }
-
-func (s *emptyServer) client(t *testing.T) kube.Client {
+// newEmptyServer returns a client of an API server without objects, its configuration and the number of its connections.
+func newEmptyServer(t *testing.T) (server *apiserver.Server, config *rest.Config, client kube.Client, open *atomic.Int32) {
 	t.Helper()
-	client, err := kube.NewClient(s.config())
+	server = apiserver.New()
+	url, open := server.Listen(t)
+	config = &rest.Config{Host: url}
+	client, err := kube.NewClient(config)
 	harness.Must(t, err)
-	return client
+	return server, config, client, open
 }
 
 // newOn returns an election with the rest of its configuration in cfg.
@@ -90,8 +71,7 @@ type unlike struct {
 // Running elections of one client share the client for locks. Elections of another client do not, nor do
 // elections of a client that cannot be a map key.
 func TestRegistry(t *testing.T) {
-	server := newEmptyServer(t)
-	client := server.client(t)
+	server, config, client, open := newEmptyServer(t)
 	r := &registry{}
 	acquire := func(c kube.Client) *shared {
 		t.Helper()
@@ -99,14 +79,16 @@ func TestRegistry(t *testing.T) {
 		harness.Must(t, err)
 		return got
 	}
-	first, other := acquire(client), acquire(given{config: server.config(), kube: client.Kube()})
+	first, other := acquire(client), acquire(given{config: config, kube: client.Kube()})
 	if acquire(client) != first || other == first || first.client == client || first.locks.Client == nil || first.locks.MaxConcurrentCalls == 0 {
 		t.Errorf("%+v, %+v", first, other)
 	}
 	if w := first.defaultWatcher(); w == nil || w != first.defaultWatcher() || w == other.defaultWatcher() {
 		t.Error("the elections of a client do not share a watcher, or share it with others")
 	}
-	harness.Until(t, "the watcher reads webhooks", func() bool { return server.hooks.Load() > 0 })
+	harness.Until(t, "the watcher reads webhooks", func() bool {
+		return slices.ContainsFunc(server.Requests(), func(r apiserver.Request) bool { return r.Resource == "mutatingwebhookconfigurations" })
+	})
 	other.release()
 	first.release()
 	if acquire(client) != first {
@@ -114,13 +96,13 @@ func TestRegistry(t *testing.T) {
 	}
 	first.release()
 	first.release()
-	harness.Until(t, "the connections are closed", func() bool { return server.open.Load() == 0 })
+	harness.Until(t, "the connections are closed", func() bool { return open.Load() == 0 })
 	if again := acquire(client); again == first {
 		t.Error("an unused client was not released")
 	} else {
 		again.release()
 	}
-	plain := unlike{given: given{config: server.config(), kube: client.Kube()}}
+	plain := unlike{given: given{config: config, kube: client.Kube()}}
 	a, b := acquire(plain), acquire(plain)
 	if a == b || len(r.clients) != 0 {
 		t.Errorf("clients that cannot be compared: the same %v, %d known", a == b, len(r.clients))
@@ -152,8 +134,7 @@ func TestRegistry(t *testing.T) {
 
 // Elections share within their Set. Elections of istiod's constructors share in all Sets.
 func TestSetShares(t *testing.T) {
-	server := newEmptyServer(t)
-	client := server.client(t)
+	_, _, client, _ := newEmptyServer(t)
 	a := newOn(t, client, Config{})
 	b := newOn(t, client, Config{})
 	other := newOn(t, client, Config{})
@@ -174,8 +155,7 @@ func TestSetShares(t *testing.T) {
 
 // prepare acquires what the elections of a client share. It releases everything if it fails.
 func TestPrepare(t *testing.T) {
-	server := newEmptyServer(t)
-	client := server.client(t)
+	_, _, client, _ := newEmptyServer(t)
 	l := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
 	began := l.elector.Load()
 	release := prepared(t, l)

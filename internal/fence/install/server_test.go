@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +19,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
-	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // judging is an API server for a verifier, with the given objects and responses to writes. A write that would change an object fails the
@@ -51,16 +49,7 @@ func (a attempt) String() string {
 func newJudging(t *testing.T) *judging {
 	j := &judging{Server: apiserver.New(), t: t, answers: func(attempt) error { return nil }}
 	j.On(j.judge)
-	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if j.warns != "" && r.Method != http.MethodGet {
-			w.Header().Add("Warning", `299 - "`+j.warns+`"`)
-		}
-		j.ServeHTTP(w, r)
-	}))
-	j.open = harness.Connections(front)
-	front.Start()
-	t.Cleanup(front.Close)
-	j.URL = front.URL
+	j.URL, j.open = j.Listen(t)
 	j.pages = discovery(map[string][]string{
 		"v1": {"configmaps", "secrets", "services", "pods", "serviceaccounts", "-nodes"}, "apps/v1": {"deployments"},
 	})
@@ -151,13 +140,14 @@ func (j *judging) write(r apiserver.Request) apiserver.Fault {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.attempts = append(j.attempts, a)
-	if err := j.answers(a); err != nil {
-		return apiserver.Fault{Err: err}
+	answer := apiserver.Fault{Err: j.answers(a)}
+	if a.verb != "patch" { // whose body is not an object
+		answer.Object = r.Body
 	}
-	if a.verb == "patch" { // without content
-		return apiserver.Fault{}
+	if j.warns != "" {
+		answer.Header = http.Header{"Warning": {`299 - "` + j.warns + `"`}}
 	}
-	return apiserver.Fault{Object: r.Body}
+	return answer
 }
 
 // bodies must be in the bodies of some writes, by the ends of their paths.

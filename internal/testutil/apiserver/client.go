@@ -48,6 +48,8 @@ type Fault struct {
 	Err error
 	// Object is the response.
 	Object any
+	// Header has further headers of the response.
+	Header http.Header
 }
 
 // Client is the connection of one participant, with its own faults and counters.
@@ -164,12 +166,7 @@ func (r Request) groupResource() schema.GroupResource {
 }
 
 // exchange sends a request through the network and returns the reply: an object, a list or a watch.
-func (c *Client) exchange(ctx context.Context, r Request) (any, error) {
-	r.At = time.Now()
-	if deadline, ok := ctx.Deadline(); ok {
-		r.Limit = time.Until(deadline)
-	}
-	f := c.received(r)
+func (c *Client) exchange(ctx context.Context, r Request, f Fault) (any, error) {
 	if r.Verb == "watch" {
 		f.Arrives = false // its caller has returned
 	}

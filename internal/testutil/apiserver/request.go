@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"testing"
 	"time"
 
+	"go.uber.org/atomic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -115,8 +119,35 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := c.exchange(req.Context(), r)
-	return respond(req, answer, err)
+	r.At = time.Now()
+	if deadline, ok := req.Context().Deadline(); ok {
+		r.Limit = time.Until(deadline)
+	}
+	f := c.received(r)
+	answer, err := c.exchange(req.Context(), r, f)
+	response, err := respond(req, answer, err)
+	if err == nil {
+		maps.Copy(response.Header, f.Header)
+	}
+	return response, err
+}
+
+// Listen serves the client on a TCP port until the test ends. It returns the URL and the number of open connections.
+func (c *Client) Listen(t testing.TB) (url string, open *atomic.Int32) {
+	open = &atomic.Int32{}
+	front := httptest.NewUnstartedServer(c)
+	front.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Inc()
+		case http.StateClosed, http.StateHijacked:
+			open.Dec()
+		case http.StateActive, http.StateIdle:
+		}
+	}
+	front.Start()
+	t.Cleanup(front.Close)
+	return front.URL, open
 }
 
 // ServeHTTP implements http.Handler.

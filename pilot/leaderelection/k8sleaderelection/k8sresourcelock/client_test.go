@@ -1,9 +1,9 @@
 package k8sresourcelock
 
 import (
-	"encoding/json"
+	"io"
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -21,30 +21,27 @@ import (
 
 // The server stores the write and returns 503. client-go alone would send the write again and report a conflict with it.
 func TestClient_SendsOnce(t *testing.T) {
-	var requests atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		status := apierrors.NewServiceUnavailable("going away").Status()
-		if requests.Add(1) > 1 {
-			status = apierrors.NewConflict(configMaps.resource, "istio-leader", nil).Status()
+	server := apiserver.New()
+	base := server.Config()
+	base.QPS, base.Burst = 7, 7
+	requests := 0
+	server.On(func(apiserver.Request) apiserver.Fault {
+		if requests++; requests > 1 {
+			return apiserver.Fault{Err: apierrors.NewConflict(configMaps.resource, "istio-leader", nil)}
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Retry-After", "0")
-		w.WriteHeader(int(status.Code))
-		_ = json.NewEncoder(w).Encode(status)
-	}))
-	defer server.Close()
-	base := &rest.Config{Host: server.URL, QPS: 7, Burst: 7}
+		return apiserver.Fault{Err: apierrors.NewServiceUnavailable("going away"), Header: http.Header{"Retry-After": {"0"}}}
+	})
 	for name, lock := range clientsOf(t, base) {
-		requests.Store(0)
+		requests = 0
 		_, err := lock.Write(t.Context(), Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: configMap("istio-leader", "7")}, golden, nil)
-		if IsConflict(err) || !apierrors.IsServiceUnavailable(err) || requests.Load() != 1 {
-			t.Errorf("%s: %d requests, error %v; want one, and its answer", name, requests.Load(), err)
+		if IsConflict(err) || !apierrors.IsServiceUnavailable(err) || requests != 1 {
+			t.Errorf("%s: %d requests, error %v; want one, and its answer", name, requests, err)
 		}
 	}
-	if base.QPS != 7 || base.WrapTransport != nil || ClientConfig(base).QPS >= 0 {
+	if base.QPS != 7 || ClientConfig(base).QPS >= 0 {
 		t.Errorf("base %v", base)
 	}
-	server.Close()
+	server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Lose: apiserver.TheRequest} })
 	for name, lock := range clientsOf(t, base) {
 		if _, err := lock.Read(t.Context()); err == nil || IsConflict(err) {
 			t.Errorf("%s without a server: error %v", name, err)
@@ -79,14 +76,12 @@ func TestClient_RetryAfter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			busy := transport(func(*http.Request) (*http.Response, error) {
 				requests.Add(1)
-				w.Header().Set("Retry-After", "7")
-				w.WriteHeader(http.StatusTooManyRequests)
-				_, _ = w.Write([]byte(body))
-			}))
-			defer server.Close()
-			for kind, lock := range clientsOf(t, &rest.Config{Host: server.URL}) {
+				header := http.Header{"Retry-After": {"7"}, "Content-Type": {"text/plain"}}
+				return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: io.NopCloser(strings.NewReader(body))}, nil
+			})
+			for kind, lock := range clientsOf(t, &rest.Config{Transport: busy}) {
 				requests.Store(0)
 				_, err := lock.Read(t.Context())
 				seconds, _ := apierrors.SuggestsClientDelay(err)
