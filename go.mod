@@ -13,7 +13,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/sys v0.48.0
-	golang.org/x/term v0.46.0
+	golang.org/x/term v0.46.0 // indirect
 	istio.io/pkg v0.0.0-20231221211216-7635388a563e
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3

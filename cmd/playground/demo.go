@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -35,7 +36,7 @@ const (
 type demo struct {
 	*rollout.Rollout
 	settings
-	screen *screen
+	out io.Writer
 	// frozen is the Pod of the stopped leader.
 	frozen node.Pod
 }
@@ -138,13 +139,13 @@ func (d *demo) coordinatedScript() []act {
 
 // run plays the script under load, and prints the verdict.
 func (d *demo) run(ctx context.Context) error {
-	d.screen.print(fmt.Sprintf("Leases of %v, renew deadline %v, retry period %v.\n", d.rollout().Lease, d.rollout().Renew, d.rollout().Retry))
+	fmt.Fprintf(d.out, "Leases of %v, renew deadline %v, retry period %v.\n", d.rollout().Lease, d.rollout().Renew, d.rollout().Retry)
 	script := d.script()
 	if d.settings.rollout.Coordinated {
 		script = d.coordinatedScript()
 	}
 	for i, a := range script {
-		d.screen.print(fmt.Sprintf("\n%d. %s\n   Expected: %s.\n", i+1, a.title, a.expect))
+		fmt.Fprintf(d.out, "\n%d. %s\n   Expected: %s.\n", i+1, a.title, a.expect)
 		if err := d.play(ctx, a); err != nil {
 			return fmt.Errorf("step %d, %q: %w", i+1, a.title, err)
 		}
@@ -152,10 +153,10 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.StopLoad(); err != nil {
 		return err
 	}
-	if err := printVerdict(ctx, d.Rollout, d.screen); err != nil {
+	if err := printVerdict(ctx, d.Rollout, d.out); err != nil {
 		return err
 	}
-	d.screen.print(fmt.Sprintf("All %d steps went as expected.\n", len(script)))
+	fmt.Fprintf(d.out, "All %d steps went as expected.\n", len(script))
 	return nil
 }
 
@@ -209,7 +210,7 @@ func (d *demo) play(ctx context.Context, a act) error {
 }
 
 func (d *demo) note(format string, args ...any) {
-	d.screen.print("   " + fmt.Sprintf(format, args...) + "\n")
+	fmt.Fprintf(d.out, "   "+format+"\n", args...)
 }
 
 func (d *demo) terms() ([]audit.Term, error) {

@@ -1,6 +1,6 @@
 // Command playground runs a control plane of two revisions on a real API server on this machine. Pods are local processes.
 //
-//	playground run      shows its elections until Ctrl-C
+//	playground run      prints commands to try, and the changes of its elections (electionctl watch) until Ctrl-C
 //	playground demo     plays a script of flips and failures, and checks each step
 //	playground upgrade  upgrades from one revision to the other and back, under load
 //

@@ -25,7 +25,7 @@ const usage = `Run a control plane of two revisions on a real API server on this
 Usage: playground COMMAND [flags]
 
 Commands:
-  run      Show the elections until Ctrl-C
+  run      Show the changes of the elections until Ctrl-C
   demo     Play a script of flips and failures, and check each step
   upgrade  Upgrade from one revision to the other and back, under load, and check the audit log
 
@@ -38,6 +38,8 @@ type settings struct {
 	rollout rollout.Options
 	// withoutElections starts all controllers in all replicas.
 	withoutElections bool
+	// electionctl is the program that shows the elections.
+	electionctl string
 }
 
 func main() {
@@ -55,11 +57,11 @@ func main() {
 		os.Exit(1)
 	}
 	set.usePrograms(filepath.Dir(self))
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go would log into the table
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go would log between the lines
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
-	if err := play(ctx, set, newScreen(os.Stdout)); err != nil {
+	if err := play(ctx, set, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}
@@ -109,6 +111,7 @@ func (set *settings) usePrograms(bin string) {
 	}
 	o.Dataplane = filepath.Join(bin, "dataplane")
 	o.Helm = filepath.Join(bin, "helm")
+	set.electionctl = filepath.Join(bin, "electionctl")
 	o.Charts = filepath.Join(bin, "..", "deploy", "charts")
 }
 
@@ -116,7 +119,7 @@ func (set *settings) usePrograms(bin string) {
 func (set settings) checkFiles() error {
 	o := set.rollout
 	files := map[string]string{
-		o.Pilot: "make build", o.Dataplane: "make build", o.Helm: "make build", filepath.Join(o.Charts, "pilot", "Chart.yaml"): "git checkout deploy/charts",
+		o.Pilot: "make build", o.Dataplane: "make build", o.Helm: "make build", set.electionctl: "make build", filepath.Join(o.Charts, "pilot", "Chart.yaml"): "git checkout deploy/charts",
 	}
 	if o.Coordinated {
 		files[o.Images[olderImage]] = "make pilot-versions"
@@ -132,7 +135,7 @@ func (set settings) checkFiles() error {
 }
 
 // play starts the cluster, runs the command, and stops everything.
-func play(ctx context.Context, set settings, out *screen) error {
+func play(ctx context.Context, set settings, out io.Writer) error {
 	if err := set.checkFiles(); err != nil {
 		return err
 	}
@@ -140,18 +143,18 @@ func play(ctx context.Context, set settings, out *screen) error {
 	o := set.rollout
 	o.Seed = uint64(began.UnixNano())
 	o.WithoutFence = set.withoutElections
-	o.Log = func(text string) { out.line("%s", text) }
+	o.Log = func(text string) { fmt.Fprintf(out, "%s  %s\n", time.Now().Format("15:04:05.000"), text) }
 	if set.command != "upgrade" {
 		o.Gateways = 1
 	}
-	out.print("Starting etcd, kube-apiserver and kube-controller-manager …\n")
+	fmt.Fprintln(out, "Starting etcd, kube-apiserver and kube-controller-manager …")
 	r, err := rollout.Start(ctx, o)
 	if err == nil {
 		switch set.command {
 		case "run":
 			err = run(ctx, set, r, out)
 		case "demo":
-			err = (&demo{Rollout: r, settings: set, screen: out}).run(ctx)
+			err = (&demo{Rollout: r, settings: set, out: out}).run(ctx)
 		case "upgrade":
 			err = upgrade(ctx, r, out)
 		}
@@ -162,9 +165,8 @@ func play(ctx context.Context, set settings, out *screen) error {
 			err = context.Cause(ctx)
 		}
 	}
-	out.leave()
-	out.print("\nStopping everything …\n")
+	fmt.Fprint(out, "\nStopping everything …\n")
 	err = errors.Join(err, r.End())
-	out.print(fmt.Sprintf("Stopped after %s.\n", time.Since(began).Round(time.Second)))
+	fmt.Fprintf(out, "Stopped after %s.\n", time.Since(began).Round(time.Second))
 	return err
 }

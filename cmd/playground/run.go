@@ -2,23 +2,26 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
-	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
 const (
 	olderImage = "pilot-older"
-	// lookInterval is the interval between two views, lookLimit bounds one view.
-	lookInterval = 300 * time.Millisecond
-	lookLimit    = 2 * time.Second
+	// watchEnd bounds the end of electionctl after an interrupt.
+	watchEnd = 5 * time.Second
 )
 
 // revisions returns the revisions in the order of their installation. The first is the default revision at the start.
@@ -54,9 +57,9 @@ func (set settings) install(ctx context.Context, r *rollout.Rollout) error {
 	return nil
 }
 
-// run shows the elections until ctx ends.
-func run(ctx context.Context, set settings, r *rollout.Rollout, out *screen) error {
-	out.print("Installing two revisions with Helm …\n")
+// run prints what to try, and then the changes of the elections until ctx ends.
+func run(ctx context.Context, set settings, r *rollout.Rollout, out io.Writer) error {
+	fmt.Fprintln(out, "Installing two revisions with Helm …")
 	if err := set.install(ctx, r); err != nil {
 		return err
 	}
@@ -64,55 +67,30 @@ func run(ctx context.Context, set settings, r *rollout.Rollout, out *screen) err
 	if err != nil {
 		return err
 	}
-	var before view
-	available := true
-	for first := true; ctx.Err() == nil; first = false {
-		v, err := lookOnce(ctx, r, urls[0])
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			if first {
-				out.print(set.guide(r, v))
-			} else {
-				for _, line := range changes(before, v) {
-					out.line("%s", line)
-				}
-			}
-			if !available {
-				out.line("the API server is available")
-			}
-			if out.size == nil {
-				v.answeredBy = "" // it changes with each request, and without a terminal each change prints the table again
-			}
-			out.show(v.table())
-			before = v
-		case available:
-			out.line("the API server is not available, the table is out of date: %v", err)
-		}
-		available = err == nil
-		_ = apirequest.Pause(ctx, lookInterval)
+	pods, err := r.Pods(ctx, set.revisions()[0])
+	if err != nil {
+		return err
+	}
+	page := "http://" + net.JoinHostPort(pods[0].Status.PodIP, strconv.Itoa(rollout.PagePort)) + "/debug/elections"
+	fmt.Fprint(out, set.guide(r, page, urls[0]))
+	runtime.LockOSThread() // Pdeathsig belongs to the thread that starts the process
+	defer runtime.UnlockOSThread()
+	watch := exec.CommandContext(ctx, set.electionctl, "watch", "--namespace", rollout.Namespace, "--kubeconfig", r.Cluster.Kubeconfig())
+	watch.Stdout, watch.Stderr = out, os.Stderr
+	watch.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	watch.Cancel = func() error { return watch.Process.Signal(os.Interrupt) }
+	watch.WaitDelay = watchEnd
+	if err := watch.Run(); err != nil {
+		return fmt.Errorf("electionctl watch: %w", err)
 	}
 	return nil
 }
 
-func lookOnce(ctx context.Context, r *rollout.Rollout, gateway string) (view, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookLimit, errors.New("no response"))
-	defer cancel()
-	return look(ctx, r.Kube, r.Node.Pods(), gateway)
-}
-
 // guide returns the commands to try.
-func (set settings) guide(r *rollout.Rollout, v view) string {
-	page := ""
-	for name, replica := range v.replicas {
-		if page == "" || name == v.elections[rollout.NamespaceElection].Holder {
-			page = pageURL(replica.address)
-		}
-	}
+func (set settings) guide(r *rollout.Rollout, page, gateway string) string {
 	other := set.revisions()[1]
 	kubectl := shortest(r.Cluster.Kubectl()) + " -n " + rollout.Namespace
-	electionctl := shortest(filepath.Join(filepath.Dir(set.rollout.Helm), "electionctl")) + " -n " + rollout.Namespace
+	electionctl := shortest(set.electionctl) + " -n " + rollout.Namespace
 	lock := "configmap"
 	if set.rollout.Coordinated {
 		lock = "lease"
@@ -123,12 +101,13 @@ The control plane runs in two revisions: %s. Open its elections page:
 
    %s
 
-Each replica has this page at port %d of its address in the table. Try in another terminal:
+Each replica has this page at port %d of its address. Try in another terminal:
 
    export KUBECONFIG=%s
 
 `, strings.Join(set.revisions(), " and "), page, rollout.PagePort, r.Cluster.Kubeconfig())
 	for _, trial := range [][2]string{
+		{"show the elections, and the replicas with their addresses", electionctl + " list\n   " + kubectl + " get pods -l app=pilot -L " + tagging.Label + " -o wide"},
 		{"explain the leader, and preview another default revision",
 			electionctl + " explain istio-leader\n   " + electionctl + " plan --default-revision " + other},
 		{"make " + other + " the default revision", fmt.Sprintf("%s -n %s upgrade tags %s --set default=%s",
@@ -139,11 +118,11 @@ Each replica has this page at port %d of its address in the table. Try in anothe
 		{"delete a lock", kubectl + " delete " + lock + " " + rollout.NamespaceElection},
 		{"create a namespace and see the ConfigMap that the leader creates in it", kubectl + " create namespace hello\n   " +
 			shortest(r.Cluster.Kubectl()) + " -n hello get configmap istio-ca-root-cert"},
-		{"show the sample", shortest(r.Cluster.Kubectl()) + " -n " + rollout.Shop + " get gateway,httproute,ingress,deployment,service,pod"},
+		{"show the sample, and send a request through its Gateway", shortest(r.Cluster.Kubectl()) + " -n " + rollout.Shop + " get gateway,httproute,ingress,deployment,service,pod\n   curl --include " + gateway},
 	} {
 		fmt.Fprintf(&text, "   # %s\n   %s\n", trial[0], trial[1])
 	}
-	text.WriteString("\nPress Ctrl-C to stop everything.\n")
+	text.WriteString("\nPress Ctrl-C to stop everything. The elections and their changes:\n\n")
 	return text.String()
 }
 
