@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -21,35 +20,21 @@ const (
 	apiServerGrace = 2 * time.Second
 )
 
-// APIServer is one API server of a cluster. Its methods are safe for concurrent use.
+// APIServer is the API server of a cluster. Its methods are safe for concurrent use.
 type APIServer struct {
 	cluster *Cluster
-	name    string
-	address string
 	admin   *rest.Config
 
 	mu      sync.Mutex
 	process *process.Process // the current or the last process
-	further []string         // additional arguments
 }
 
-// newAPIServer adds an API server to the cluster. It does not start it.
+// newAPIServer does not start it.
 func (c *Cluster) newAPIServer() (*APIServer, error) {
-	n := len(c.servers) + 1
-	if n > maxAPIServers {
-		return nil, fmt.Errorf("add API server: a cluster has at most %d", maxAPIServers)
-	}
-	name := apiServerProgram
-	if n > 1 {
-		name = fmt.Sprintf("%s-%d", apiServerProgram, n)
-	}
-	s := &APIServer{cluster: c, name: name, address: c.addresses[n-1], further: c.options.APIServerArgs}
+	s := &APIServer{cluster: c}
 	var err error
-	if s.admin, err = c.certified(s.URL(), "admin", "system:masters"); err != nil {
-		return nil, err
-	}
-	c.servers = append(c.servers, s)
-	return s, nil
+	s.admin, err = c.certified(s.URL(), "admin", "system:masters")
+	return s, err
 }
 
 // certified returns the configuration of a user with a client certificate.
@@ -64,15 +49,10 @@ func (c *Cluster) certified(url, user string, groups ...string) (*rest.Config, e
 	}), nil
 }
 
-// SetArgs replaces Options.APIServerArgs from the next Start on.
-func (s *APIServer) SetArgs(args ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.further = args
-}
-
 // URL returns the URL of the API server.
-func (s *APIServer) URL() string { return fmt.Sprintf("https://%s:%d", s.address, apiServerPort) }
+func (s *APIServer) URL() string {
+	return fmt.Sprintf("https://%s:%d", s.cluster.address, apiServerPort)
+}
 
 // Admin returns a client configuration with all permissions and without a rate limit. The caller may change it.
 func (s *APIServer) Admin() *rest.Config { return rest.CopyConfig(s.admin) }
@@ -82,12 +62,12 @@ func (s *APIServer) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running() {
-		return fmt.Errorf("start %s: it is running", s.name)
+		return fmt.Errorf("start %s: it is running", apiServerProgram)
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("starting %s: %w", s.name, err)
+		return fmt.Errorf("starting %s: %w", apiServerProgram, err)
 	}
-	started, err := s.cluster.run(apiServerProgram, s.name, s.arguments())
+	started, err := s.cluster.run(apiServerProgram, s.arguments())
 	if err != nil {
 		return err
 	}
@@ -103,7 +83,7 @@ func (s *APIServer) awaitReady(ctx context.Context) error {
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	defer client.CloseIdleConnections()
-	return await(ctx, s.name+" is ready", s.process, Healthy(client, s.URL()+"/readyz"))
+	return await(ctx, apiServerProgram+" is ready", s.process, Healthy(client, s.URL()+"/readyz"))
 }
 
 // await waits until the running API server answers without an error.
@@ -115,13 +95,6 @@ func (s *APIServer) await(ctx context.Context, what string, ask func(context.Con
 	defer cancel()
 	return await(ctx, what, running, ask)
 }
-
-// Pause stops the process (SIGSTOP). Connections stay open without a response. Pause returns when the process has
-// stopped.
-func (s *APIServer) Pause() error { return s.signal(syscall.SIGSTOP) }
-
-// Resume continues a paused API server.
-func (s *APIServer) Resume() error { return s.signal(syscall.SIGCONT) }
 
 // Kill ends the API server like a crash.
 func (s *APIServer) Kill() error { return s.end((*process.Process).Kill) }
@@ -140,26 +113,17 @@ func (s *APIServer) end(how func(*process.Process) error) error {
 	return how(s.process)
 }
 
-func (s *APIServer) signal(signal syscall.Signal) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.running() {
-		return fmt.Errorf("send %[2]v to %[1]s: it is not running", s.name, signal)
-	}
-	return s.process.Signal(signal)
-}
-
 func (s *APIServer) running() bool { return s.process != nil && s.process.State() == nil }
 
 // arguments returns the command line.
 func (s *APIServer) arguments() []string {
 	c := s.cluster
 	args := []string{
-		"--bind-address=" + s.address,
+		"--bind-address=" + c.address,
 		fmt.Sprintf("--secure-port=%d", apiServerPort),
 		// The API rejects loopback addresses as endpoints of the service "kubernetes", so this flag has no other
 		// effect.
-		"--advertise-address=" + s.address,
+		"--advertise-address=" + c.address,
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.96.0.0/24",
 		"--etcd-servers=" + c.etcdURL,
@@ -187,8 +151,8 @@ func (s *APIServer) arguments() []string {
 			"--audit-log-maxsize=0",
 		)
 	}
-	return append(args, s.further...)
+	return append(args, c.options.APIServerArgs...)
 }
 
 // auditLog returns the path of the audit log.
-func (s *APIServer) auditLog() string { return s.cluster.folder.file(s.name + "-audit.log") }
+func (s *APIServer) auditLog() string { return s.cluster.folder.file(apiServerProgram + "-audit.log") }

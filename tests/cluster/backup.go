@@ -30,19 +30,10 @@ func (c *Cluster) Backup() (*Backup, error) {
 	return &Backup{path}, nil
 }
 
-// Restore restores a backup. It stops the API servers, starts etcd with the old data, and starts the API servers that
-// ran. resourceVersions are assigned a second time. It returns when the API servers are ready.
+// Restore restores a backup. It kills the API server, starts etcd with the old data, and starts the API server. resourceVersions are
+// assigned a second time. It returns when the API server is ready.
 func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
-	ran := c.runningServers()
-	for _, server := range ran {
-		if err := server.Kill(); err != nil {
-			return fmt.Errorf("restoring: %w", err)
-		}
-	}
-	if err := c.etcd.Kill(); err != nil {
-		return fmt.Errorf("restoring: %w", err)
-	}
-	err := os.RemoveAll(c.dataDir())
+	err := errors.Join(c.api.Kill(), c.etcd.Kill(), os.RemoveAll(c.dataDir()))
 	if err == nil {
 		err = os.CopyFS(c.dataDir(), os.DirFS(b.path))
 	}
@@ -53,27 +44,11 @@ func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
 	if err == nil {
 		err = c.startEtcd(ctx)
 	}
-	for _, server := range ran {
-		if err == nil {
-			err = server.Start(ctx)
-		}
+	if err == nil {
+		err = c.api.Start(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("restoring: %w", err)
 	}
 	return nil
-}
-
-// runningServers returns the API servers that are running.
-func (c *Cluster) runningServers() (ran []*APIServer) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, server := range c.servers {
-		server.mu.Lock()
-		if server.running() {
-			ran = append(ran, server)
-		}
-		server.mu.Unlock()
-	}
-	return ran
 }

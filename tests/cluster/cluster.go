@@ -17,9 +17,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
-// maxAPIServers is the maximum number of API servers of a cluster.
-const maxAPIServers = 4
-
 // startTimeout limits a start, in case a server hangs. It is long, because a busy machine is not a failure. A server that
 // ends is reported immediately.
 const startTimeout = 5 * time.Minute
@@ -33,14 +30,11 @@ type Cluster struct {
 
 	authority   authority
 	block       *loopback.Pool
-	addresses   []string // of all possible API servers
+	address     string // of etcd and the API server
 	etcd        *process.Process
 	etcdURL     string
-	api         *APIServer // the first
+	api         *APIServer
 	controllers *process.Process
-
-	mu      sync.Mutex
-	servers []*APIServer
 
 	stop    sync.Once
 	stopErr error
@@ -95,14 +89,10 @@ func (c *Cluster) prepare() error {
 	if c.authority, err = newAuthority(); err != nil {
 		return err
 	}
-	for range maxAPIServers {
-		address, err := c.block.Take()
-		if err != nil {
-			return err
-		}
-		c.addresses = append(c.addresses, address)
+	if c.address, err = c.block.Take(); err != nil {
+		return err
 	}
-	if err := c.authority.writeKeys(c.folder.path, c.addresses); err != nil {
+	if err := c.authority.writeKeys(c.folder.path, c.address); err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.folder.file(auditPolicy), []byte(c.options.AuditPolicy), 0o600); err != nil {
@@ -145,19 +135,8 @@ func (c *Cluster) AuditLog() string {
 	return c.api.auditLog()
 }
 
-// APIServer returns the first API server.
+// APIServer returns the API server.
 func (c *Cluster) APIServer() *APIServer { return c.api }
-
-// AddAPIServer starts another API server on the same etcd with the same keys. It stops together with the cluster.
-func (c *Cluster) AddAPIServer(ctx context.Context) (*APIServer, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	server, err := c.newAPIServer()
-	if err != nil {
-		return nil, err
-	}
-	return server, server.Start(ctx)
-}
 
 // Stop stops the servers and deletes the folder, usually within a second. It may be called twice.
 func (c *Cluster) Stop() error {
@@ -170,11 +149,9 @@ func (c *Cluster) end() error {
 	if c.controllers != nil {
 		errs = append(errs, c.controllers.Stop(controllersGrace))
 	}
-	c.mu.Lock()
-	for _, server := range c.servers {
-		errs = append(errs, server.Stop())
+	if c.api != nil {
+		errs = append(errs, c.api.Stop())
 	}
-	c.mu.Unlock()
 	if c.etcd != nil {
 		errs = append(errs, c.etcd.Stop(etcdGrace))
 	}
@@ -191,10 +168,10 @@ func (c *Cluster) end() error {
 }
 
 // run starts a program of the cluster.
-func (c *Cluster) run(program, name string, args []string) (*process.Process, error) {
+func (c *Cluster) run(program string, args []string) (*process.Process, error) {
 	return process.Start(process.Spec{
-		Name: name, Path: filepath.Join(c.assets, program), Args: args, Env: serverEnvironment(),
-		Dir: c.folder.path, Log: c.folder.file(name + ".log"),
+		Name: program, Path: filepath.Join(c.assets, program), Args: args, Env: serverEnvironment(),
+		Dir: c.folder.path, Log: c.folder.file(program + ".log"),
 	})
 }
 

@@ -36,7 +36,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	if err := WriteKubeconfig(kubeconfig, config, ""); err != nil {
 		return err
 	}
-	c.controllers, err = c.run(controllerManagerProgram, controllerManagerProgram, c.controllerArguments(kubeconfig))
+	c.controllers, err = c.run(controllerManagerProgram, c.controllerArguments(kubeconfig))
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ const (
 
 // startEtcd starts etcd and waits until it is healthy. It listens without TLS on an address of the cluster.
 func (c *Cluster) startEtcd(ctx context.Context) error {
-	clients := fmt.Sprintf("http://%s:%d", c.addresses[0], etcdClientPort)
-	peers := fmt.Sprintf("http://%s:%d", c.addresses[0], etcdPeerPort)
-	etcd, err := c.run(etcdProgram, etcdProgram, c.etcdArguments(clients, peers))
+	clients := fmt.Sprintf("http://%s:%d", c.address, etcdClientPort)
+	peers := fmt.Sprintf("http://%s:%d", c.address, etcdPeerPort)
+	etcd, err := c.run(etcdProgram, c.etcdArguments(clients, peers))
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type IdentityOptions struct {
 	Rules, ClusterRules []rbacv1.PolicyRule
 }
 
-// Identity creates a service account with its permissions and a Pod that does not run. It waits until the first API server has
+// Identity creates a service account with its permissions and a Pod that does not run. It waits until the API server has
 // loaded the permissions, and returns a client configuration with a token bound to that Pod. The API server rejects the token
 // within ten seconds after the Pod is deleted. The token lasts an hour. There is no rate limit.
 func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {

@@ -19,17 +19,14 @@ func newAuthority() (authority, error) {
 	return authority{a}, err
 }
 
-// server signs a server certificate for the addresses.
-func (a authority) server(addresses []string) (certs.Pair, error) {
-	template := &x509.Certificate{
+// server signs a server certificate for an address.
+func (a authority) server(address string) (certs.Pair, error) {
+	return a.Sign(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{"localhost", "kubernetes.default.svc"},
-	}
-	for _, address := range addresses {
-		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
-	}
-	return a.Sign(template)
+		IPAddresses: []net.IP{net.ParseIP(address)},
+	})
 }
 
 // client signs a client certificate of the user and its groups.
@@ -53,9 +50,9 @@ const (
 	managersConfig = "controller-manager.kubeconfig"
 )
 
-// writeKeys writes the keys of the servers. All API servers of a cluster share the key of service account tokens.
-func (a authority) writeKeys(folder string, addresses []string) error {
-	serving, err := a.server(addresses)
+// writeKeys writes the keys of the servers.
+func (a authority) writeKeys(folder, address string) error {
+	serving, err := a.server(address)
 	if err != nil {
 		return err
 	}
