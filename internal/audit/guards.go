@@ -24,8 +24,8 @@ func (g Guard) Guards(w Write) bool {
 	return slices.Contains(g.Resources, w.Resource) && (g.Name == "" || g.Name == w.Name)
 }
 
-// has reports whether the guard assigns writes to a lock.
-func (g Guard) has(lock Lock) bool {
+// Has reports whether the guard assigns writes to a lock.
+func (g Guard) Has(lock Lock) bool {
 	return lock.Name == g.Lock || g.PerRevision && strings.HasPrefix(lock.Name, g.Lock+"-")
 }
 
@@ -183,7 +183,7 @@ func (a *attribution) byGuard(w Write) (locks []Lock) {
 			continue
 		}
 		for _, lock := range a.rivals[w.account] {
-			if g.has(lock) {
+			if g.Has(lock) {
 				locks = append(locks, lock)
 			}
 		}

@@ -309,7 +309,7 @@ func (x *examination) complete(result Result) {
 	r, l := &x.report, x.history.log
 	others := x.blind()
 	for _, g := range x.Guards {
-		if g.Lock != NoLock && len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), g.has) {
+		if g.Lock != NoLock && len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), g.Has) {
 			r.missing("the log has no lock %s, to which a guard assigns %s", g.Lock, strings.Join(g.Resources, ", "))
 		}
 	}

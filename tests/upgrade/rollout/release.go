@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/helm"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -26,10 +27,6 @@ const (
 	// port serves health, metrics and the state of elections, PagePort the elections page.
 	port     = 15014
 	PagePort = 15016
-
-	// defaultTag is the webhook whose label names the default revision.
-	defaultTag    = "istio-revision-tag-default"
-	revisionLabel = "istio.io/rev"
 )
 
 // values returns the values of the chart.
@@ -125,7 +122,7 @@ func (r *Rollout) Uninstall(ctx context.Context, revision string) error {
 // Flip waits until a replica of a revision is available, and makes the revision the default revision by the chart.
 func (r *Rollout) Flip(ctx context.Context, revision string) error {
 	err := r.Await(ctx, "a replica of "+revision+" is available", func(ctx context.Context) (bool, error) {
-		all, err := r.Kube.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{LabelSelector: revisionLabel + "=" + revision})
+		all, err := r.Kube.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{LabelSelector: tagging.Label + "=" + revision})
 		return err == nil && slices.ContainsFunc(all.Items, func(d appsv1.Deployment) bool { return d.Status.AvailableReplicas > 0 }), err
 	})
 	if err != nil {
@@ -172,9 +169,9 @@ func (r *Rollout) UpgradeAndBack(ctx context.Context) error {
 // FlipLabel makes a revision the default revision by the label alone, which takes less than a second.
 func (r *Rollout) FlipLabel(ctx context.Context, revision string) error {
 	r.Step("label " + revision + " as the default revision")
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, revisionLabel, revision)
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, tagging.Label, revision)
 	_, err := r.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().
-		Patch(ctx, defaultTag, types.MergePatchType, patch, metav1.PatchOptions{})
+		Patch(ctx, tagging.DefaultTagWebhook(Namespace), types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
@@ -47,7 +48,7 @@ func (r *Rollout) Step(name string) { r.options.Log(name) }
 
 // Pods returns the Pods of a revision.
 func (r *Rollout) Pods(ctx context.Context, revision string) ([]corev1.Pod, error) {
-	all, err := r.Kube.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=pilot," + revisionLabel + "=" + revision})
+	all, err := r.Kube.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=pilot," + tagging.Label + "=" + revision})
 	if err != nil {
 		return nil, err
 	}

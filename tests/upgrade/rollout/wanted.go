@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 	"incumbent.dev/incumbent/tests/upgrade/workload"
@@ -31,7 +32,7 @@ func (r *Rollout) AwaitWanted(ctx context.Context) (verdict.Verdict, error) {
 // differences returns the objects that are not in their desired state.
 func (r *Rollout) differences(ctx context.Context) ([]verdict.Difference, error) {
 	all := metav1.ListOptions{}
-	tag, err := r.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, defaultTag, metav1.GetOptions{})
+	tag, err := r.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, tagging.DefaultTagWebhook(Namespace), metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (r *Rollout) differences(ctx context.Context) ([]verdict.Difference, error)
 		return nil, err
 	}
 	wanted := verdict.Wanted{
-		BundleKey: bundleKey, Bundle: r.bundle, Excluded: namespace.DefaultExcluded(), IngressAddress: r.address, DefaultRevision: tag.Labels[revisionLabel],
+		BundleKey: bundleKey, Bundle: r.bundle, Excluded: namespace.DefaultExcluded(), IngressAddress: r.address, DefaultRevision: tag.Labels[tagging.Label],
 	}
 	return wanted.Differences(o), nil
 }

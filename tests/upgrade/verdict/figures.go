@@ -27,7 +27,7 @@ type Figures struct {
 	Overlap    time.Duration
 	// Guarded counts the guarded writes, Objects the objects. A status counts as an object of its own.
 	Guarded, Objects int
-	// Unanswered counts writes without a logged response.
+	// Unanswered counts guarded writes without a logged response.
 	Unanswered int
 	Requests   Requests
 }
@@ -44,7 +44,7 @@ func (j *judge) measure(all map[string][]guarded) {
 	}
 	f.Objects = len(objects)
 	for _, lock := range j.history.Locks() {
-		if lock.Namespace == j.Namespace && j.isLock(lock.Name) {
+		if lock.Namespace == j.Namespace && slices.ContainsFunc(j.Guards, func(g audit.Guard) bool { return g.Has(lock) }) {
 			j.measureTerms(lock)
 		}
 	}

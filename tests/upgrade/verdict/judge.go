@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/tagging"
 )
 
 // Config is the configuration of Judge.
@@ -103,12 +104,6 @@ type flip struct {
 	revision string
 }
 
-// defaultTag is the webhook whose label names the default revision.
-const (
-	defaultTag    = "istio-revision-tag-default"
-	revisionLabel = "istio.io/rev"
-)
-
 // Judge judges a history.
 func Judge(h audit.History, config Config) Verdict {
 	j := &judge{Config: config, history: h, courses: h.Courses(), gateways: map[string][]audit.Write{}}
@@ -135,24 +130,13 @@ func (j *judge) add(rule Rule, format string, args ...any) {
 	j.verdict.Violations = append(j.verdict.Violations, Violation{rule, fmt.Sprintf(format, args...)})
 }
 
-func (j *judge) isLock(name string) bool {
-	return slices.ContainsFunc(j.Guards, func(g audit.Guard) bool {
-		return name == g.Lock || g.PerRevision && strings.HasPrefix(name, g.Lock+"-")
-	})
-}
-
-// writesLock reports whether a write changes a lock.
-func (j *judge) writesLock(w audit.Write) bool {
-	return w.Namespace == j.Namespace && (w.Resource == "leases" || w.Resource == "configmaps") && j.isLock(w.Name)
-}
-
 func (j *judge) findFlips() {
 	current := ""
 	for w := range j.history.All() {
-		if kindOf(w) != "mutatingwebhookconfigurations" || w.Name != defaultTag {
+		if kindOf(w) != "mutatingwebhookconfigurations" || w.Name != tagging.DefaultTagWebhook(j.Namespace) {
 			continue
 		}
-		if revision := text(w.Object, "metadata", "labels", revisionLabel); revision != current {
+		if revision := text(w.Object, "metadata", "labels", tagging.Label); revision != current {
 			current = revision
 			j.flips = append(j.flips, flip{w.Version, w.Answered, revision})
 		}
@@ -191,7 +175,7 @@ type guarded struct {
 // guardOf returns the election that guards a write, and its possible locks. Their name has the revision if there is a lock per revision.
 func (j *judge) guardOf(w audit.Write) (election string, locks []audit.Lock) {
 	revision := j.Revision(w.User)
-	if revision == "" || j.writesLock(w) {
+	if revision == "" {
 		return "", nil
 	}
 	for _, g := range j.Guards {
@@ -334,7 +318,7 @@ func (j *judge) judgeLog(all map[string][]guarded) {
 		j.add(Incomplete, "there was never a default revision")
 	}
 	for _, w := range j.history.Unanswered() {
-		if j.Revision(w.User) != "" && !j.writesLock(w) {
+		if election, _ := j.guardOf(w); election != "" {
 			j.verdict.Figures.Unanswered++
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/tagging"
 )
 
 // Wanted describes the desired state of objects.
@@ -101,7 +103,7 @@ func ofGateway(g gateway.Gateway) string {
 }
 
 func (w Wanted) ofDeployment(o Objects, g gateway.Gateway) string {
-	wanted := g.Labels[revisionLabel]
+	wanted := g.Labels[tagging.Label]
 	if wanted == "" {
 		wanted = w.DefaultRevision
 	}
@@ -109,7 +111,7 @@ func (w Wanted) ofDeployment(o Objects, g gateway.Gateway) string {
 		if d.Namespace != g.Namespace || d.Labels[gateway.GatewayNameLabelKey] != g.Name {
 			continue
 		}
-		if got := d.Spec.Template.Annotations[revisionLabel]; got != wanted {
+		if got := d.Spec.Template.Annotations[tagging.Label]; got != wanted {
 			return fmt.Sprintf("it is of revision %q", got)
 		}
 		return ""

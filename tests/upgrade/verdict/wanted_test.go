@@ -10,6 +10,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/tagging"
 )
 
 // inState returns a namespace with one object of each kind, all of them in their desired state.
@@ -31,7 +33,7 @@ func inState() *Objects {
 	o.Ingresses.Items[0].Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.9"}}
 	o.Routes.Items[0].Spec.ParentRefs = []gateway.ParentReference{{Name: "web"}}
 	o.Routes.Items[0].Status.Parents = []gateway.RouteParentStatus{{}, {Conditions: condition("Accepted")}}
-	o.Deployments.Items[0].Spec.Template.Annotations = map[string]string{revisionLabel: "stable"}
+	o.Deployments.Items[0].Spec.Template.Annotations = map[string]string{tagging.Label: "stable"}
 	return o
 }
 
@@ -56,9 +58,9 @@ func TestDifferences(t *testing.T) {
 		"not deployed": {func(o *Objects) { o.Deployments.Items[0].Namespace = "other" },
 			"gateway's deployment shop/web: it is missing"},
 		"deployment of another Gateway": {func(o *Objects) { o.Deployments.Items[0].Labels[gateway.GatewayNameLabelKey] = "other" }, "it is missing"},
-		"deployed by another revision": {func(o *Objects) { o.Deployments.Items[0].Spec.Template.Annotations[revisionLabel] = "canary" },
+		"deployed by another revision": {func(o *Objects) { o.Deployments.Items[0].Spec.Template.Annotations[tagging.Label] = "canary" },
 			`it is of revision "canary"`},
-		"a revision of its own": {func(o *Objects) { o.Gateways.Items[0].Labels = map[string]string{revisionLabel: "canary"} }, `it is of revision "stable"`},
+		"a revision of its own": {func(o *Objects) { o.Gateways.Items[0].Labels = map[string]string{tagging.Label: "canary"} }, `it is of revision "stable"`},
 		"route without Gateway": {func(o *Objects) {
 			o.Routes.Items[0].Spec.ParentRefs[0].Name = "other"
 			o.Routes.Items[0].Status.Parents = nil
