@@ -61,14 +61,16 @@ func (d Declaration) Locks() (locks []string) {
 	return locks
 }
 
-// Accounts returns the service accounts of the candidates of an installed policy or binding.
-func Accounts(o metav1.Object) (accounts []string) {
-	all, _ := Declarations(o) // an unreadable annotation has no accounts
-	for _, d := range all {
-		for _, s := range d.split() {
-			accounts = append(accounts, s.ServiceAccounts...)
+// Accounts returns the service accounts of the candidates of installed policies or bindings, by lock.
+func Accounts(objects ...metav1.Object) map[string][]string {
+	accounts := map[string][]string{}
+	for _, o := range objects {
+		all, _ := Declarations(o) // an unreadable annotation has no accounts
+		for _, d := range all {
+			for _, s := range d.split() {
+				accounts[s.Where()] = s.ServiceAccounts
+			}
 		}
 	}
-	slices.Sort(accounts)
-	return slices.Compact(accounts)
+	return accounts
 }

@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -212,7 +212,7 @@ func printUntested(out io.Writer, declarations []fence.Declaration) {
 
 func printLines[T fmt.Stringer](out io.Writer, list []T) {
 	for _, item := range list {
-		fmt.Fprintln(out, item)
+		fmt.Fprintln(out, inspect.Printable(item.String()))
 	}
 }
 
@@ -221,7 +221,9 @@ func (c Config) precheck(ctx context.Context, to *connection, declarations []fen
 	if c.Keep {
 		return nil
 	}
-	findings, err := to.precheck(ctx, declarations)
+	v := newVerifier(ctx, to.clients[0])
+	v.holders(declarations)
+	findings, err := v.findings, v.err
 	if err == nil && len(findings) > 0 {
 		err = Judge(findings, c.Judging)
 	}
@@ -249,13 +251,9 @@ func (c Config) undo(ctx context.Context, to *connection, before map[string][]ad
 		if name != own && !c.Replace {
 			continue
 		}
-		declarations, err := declarationsOf(before[name])
+		set, _, err := storedSet(name, "", before[name])
 		if err != nil {
 			return changes, fmt.Errorf("fence %q: %w", name, err)
-		}
-		set, err := fence.Render(name, declarations...)
-		if err != nil {
-			return changes, err
 		}
 		restored, err := Apply(ctx, to.first(), set, options)
 		changes = append(changes, restored...)
@@ -401,19 +399,17 @@ func printAll[T fmt.Stringer](out io.Writer, c Config, list []T) error {
 		printLines(out, list)
 		return nil
 	}
-	var text []byte
 	var err error
 	switch c.Output {
 	case "json":
-		text, err = json.MarshalIndent(list, "", "  ")
-		text = append(text, '\n')
+		err = inspect.WriteJSON(out, list)
 	case "yaml":
-		text, err = yaml.Marshal(list)
+		var text []byte
+		if text, err = yaml.Marshal(list); err == nil {
+			_, err = out.Write(text)
+		}
 	default:
 		return fmt.Errorf("--output=%s: use table, json or yaml", c.Output)
-	}
-	if err == nil {
-		_, err = out.Write(text)
 	}
 	if err != nil {
 		return fmt.Errorf("--output=%s: %w", c.Output, err)

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -103,15 +104,13 @@ func (c Config) withDefaults() Config {
 // Declarations returns what the fence guards.
 func (c Config) Declarations() ([]fence.Declaration, error) {
 	all, err := c.declarations()
-	return c.inMode(all), err
+	return inMode(fence.Mode(c.Mode), all), err
 }
 
 // inMode sets the mode of declarations, if there is one.
-func (c Config) inMode(all []fence.Declaration) []fence.Declaration {
-	if c.Mode != "" {
-		for i := range all {
-			all[i].Mode = fence.Mode(c.Mode)
-		}
+func inMode(mode fence.Mode, all []fence.Declaration) []fence.Declaration {
+	for i := range all {
+		all[i].Mode = cmp.Or(mode, all[i].Mode)
 	}
 	return all
 }
@@ -191,15 +190,11 @@ func readDeclarations(name string) ([]fence.Declaration, error) {
 }
 
 func (c Config) render() (fence.Set, []fence.Declaration, error) {
-	declarations, err := c.declarations()
+	declarations, err := c.Declarations()
 	if err != nil {
 		return fence.Set{}, nil, err
 	}
-	return c.renderAs(c.withDefaults().Set, declarations)
-}
-
-func (c Config) renderAs(name string, declarations []fence.Declaration) (fence.Set, []fence.Declaration, error) {
-	set, err := fence.Render(name, c.inMode(declarations)...)
+	set, err := fence.Render(c.withDefaults().Set, declarations...)
 	return set, declarations, err
 }
 

@@ -66,10 +66,8 @@ func BySet(policies []admissionv1.ValidatingAdmissionPolicy) map[string][]admiss
 // discovered returns the set of installed policies.
 func discovered(set, namespace string, installed []admissionv1.ValidatingAdmissionPolicy) Discovered {
 	d := Discovered{Name: set, Repair: fmt.Sprintf("electionctl fence install -n %s --set %s", namespace, set)}
-	d.Declarations, d.Err = declarationsOf(installed)
-	if d.Err == nil {
+	if d.Set, d.Declarations, d.Err = storedSet(set, "", installed); d.Err == nil {
 		d.Repair += " --stored"
-		d.Set, d.Err = fence.Render(set, d.Declarations...)
 	}
 	for _, p := range installed {
 		d.Repair = cmp.Or(Upgrade(p.Annotations), d.Repair)
@@ -84,6 +82,14 @@ func Upgrade(annotations map[string]string) string {
 		return ""
 	}
 	return fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", release, Chart("pilot"), annotations["meta.helm.sh/release-namespace"])
+}
+
+// storedSet returns a set as the declarations in its installed policies describe it. mode, if set, replaces their modes.
+func storedSet(name string, mode fence.Mode, installed []admissionv1.ValidatingAdmissionPolicy) (set fence.Set, declarations []fence.Declaration, err error) {
+	if declarations, err = declarationsOf(installed); err == nil {
+		set, err = fence.Render(name, inMode(mode, declarations)...)
+	}
+	return set, declarations, err
 }
 
 // declarationsOf returns the declarations that the policies of a set contain.
@@ -122,11 +128,11 @@ func (c Config) stored(ctx context.Context, client kubernetes.Interface) (fence.
 	if len(there[set]) == 0 {
 		return fence.Set{}, nil, fmt.Errorf("--stored: fence %q is not installed", set)
 	}
-	declarations, err := declarationsOf(there[set])
+	rendered, declarations, err := storedSet(set, fence.Mode(c.Mode), there[set])
 	if err != nil {
 		return fence.Set{}, nil, fmt.Errorf("--stored: fence %q: %w. Install it with its declarations", set, err)
 	}
-	return c.renderAs(set, declarations)
+	return rendered, declarations, nil
 }
 
 // Chart returns the path of a chart of the repository for a command that a user runs: absolute if the chart exists below the working

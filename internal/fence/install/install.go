@@ -67,9 +67,11 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, opti
 	if a.err != nil {
 		return a.changes, fmt.Errorf("install fence %q: %w", set.Name, a.err)
 	}
+	mine := accounts(set)
 	obsolete, err := remove(ctx, client, func(was object) bool {
-		taken := o.Replace && len(was.locks()) > 0 && len(was.shared(set)) == len(was.locks())
-		return (was.of(set.Name) || taken) && !slices.ContainsFunc(rest, func(p fence.Pair) bool { return p.Name() == was.GetName() })
+		locks := fence.Locks(was)
+		taken := o.Replace && len(locks) > 0 && !slices.ContainsFunc(locks, func(lock string) bool { return mine[lock] == nil })
+		return (was.set() == set.Name || taken) && !slices.ContainsFunc(rest, func(p fence.Pair) bool { return p.Name() == was.GetName() })
 	})
 	if err != nil {
 		err = fmt.Errorf("remove old objects of fence %q: %w", set.Name, err)

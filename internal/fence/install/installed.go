@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,15 +20,7 @@ import (
 // rendered matches the digest at the end of a rendered name.
 var rendered = regexp.MustCompile(`-[0-9a-f]{10}$`)
 
-// of reports whether the object belongs to the set, by its name or its label. Other users can remove the label.
-func (o object) of(set string) bool {
-	if strings.HasPrefix(o.GetName(), fence.PolicyPrefix+set+".") && rendered.MatchString(o.GetName()) {
-		return true
-	}
-	return o.GetLabels()[fence.SetLabel] == set
-}
-
-// set returns the name of the object's set.
+// set returns the name of the object's set: by its name, or by its label, which other users can remove.
 func (o object) set() string {
 	rest := strings.TrimPrefix(o.GetName(), fence.PolicyPrefix)
 	if set, _, found := strings.Cut(rest, "."); found && rendered.MatchString(rest) {
@@ -36,21 +29,13 @@ func (o object) set() string {
 	return o.GetLabels()[fence.SetLabel]
 }
 
-// locks returns the locks that the object concerns.
-func (o object) locks() []string { return fence.Locks(o) }
-
-// shared returns the locks that the object and the set have in common.
-func (o object) shared(set fence.Set) []string {
-	var shared []string
-	for _, lock := range o.locks() {
-		for _, p := range slices.Concat(set.Locks, set.Work) {
-			if slices.Contains(fence.Locks(p.Policy), lock) {
-				shared = append(shared, lock)
-				break
-			}
-		}
+// accounts returns the service accounts of the candidates of a set, by lock.
+func accounts(set fence.Set) map[string][]string {
+	var policies []metav1.Object
+	for _, p := range slices.Concat(set.Locks, set.Work) {
+		policies = append(policies, p.Policy)
 	}
-	return shared
+	return fence.Accounts(policies...)
 }
 
 // inventory lists the installed objects of all fences, bindings first.
@@ -81,29 +66,23 @@ func ofAFence(o metav1.Object) bool {
 func (all inventory) conflicts(set fence.Set) error {
 	var errs []error
 	found := map[string]bool{}
-	conflict := func(format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); !found[text] {
-			found[text] = true
-			errs = append(errs, errors.New(text))
-		}
-	}
+	mine := accounts(set)
 	for _, o := range all {
-		shared := o.shared(set)
-		if len(shared) == 0 {
-			continue
-		}
-		if !o.of(set.Name) {
-			conflict("%s is already guarded by fence %q. A lock can belong to one fence only: remove that fence, or replace its guards with --replace",
-				strings.Join(shared, ", "), o.set())
-			continue
-		}
-		before := fence.Accounts(o)
-		for _, p := range slices.Concat(set.Locks, set.Work) {
-			after := fence.Accounts(p.Policy)
-			same := slices.Equal(o.locks(), fence.Locks(p.Policy))
-			if same && len(before) > 0 && !slices.ContainsFunc(before, func(a string) bool { return slices.Contains(after, a) }) {
-				conflict("%s is guarded for %s, but the new service accounts are %s, so the current leader would be rejected. Correct --service-account, or confirm with --replace",
-					strings.Join(shared, ", "), strings.Join(before, ", "), strings.Join(after, ", "))
+		others := fence.Accounts(o)
+		for _, lock := range slices.Sorted(maps.Keys(others)) {
+			before, after := others[lock], mine[lock]
+			var text string
+			switch {
+			case after == nil:
+			case o.set() != set.Name:
+				text = fmt.Sprintf("%s is already guarded by fence %q. A lock can belong to one fence only: remove that fence, or replace its guards with --replace", lock, o.set())
+			case !slices.ContainsFunc(before, func(a string) bool { return slices.Contains(after, a) }):
+				text = fmt.Sprintf("%s is guarded for %s, but the new service accounts are %s, so the current leader would be rejected. Correct --service-account, or confirm with --replace",
+					lock, strings.Join(before, ", "), strings.Join(after, ", "))
+			}
+			if text != "" && !found[text] {
+				found[text] = true
+				errs = append(errs, errors.New(text))
 			}
 		}
 	}
@@ -143,7 +122,7 @@ func Remove(ctx context.Context, client kubernetes.Interface, set string, option
 	if set == "" {
 		return nil, errors.New("remove fence: the set has no name")
 	}
-	ours := func(o object) bool { return o.of(set) }
+	ours := func(o object) bool { return o.set() == set }
 	changes, err := remove(ctx, client, ours)
 	if err == nil && len(changes) > 0 {
 		if err := seen(ctx, set, client, append(options, Options{})[0]); err != nil {

@@ -131,10 +131,10 @@ func TestScopes(t *testing.T) {
 func TestObject_Set(t *testing.T) {
 	for name, x := range map[string]struct {
 		object, label string
-		set, also     string
+		set           string
 	}{
 		"rendered":            {object: fence.PolicyPrefix + "a.istio-leader.lease.work-0123456789", set: "a"},
-		"rendered, relabeled": {object: fence.PolicyPrefix + "a.work-0123456789", label: "b", set: "a", also: "b"},
+		"rendered, relabeled": {object: fence.PolicyPrefix + "a.work-0123456789", label: "b", set: "a"},
 		"not rendered":        {object: fence.PolicyPrefix + "a.work", label: "b", set: "b"},
 		"no digest":           {object: fence.PolicyPrefix + "a.work-0123456789a", label: "b", set: "b"},
 		"no set":              {object: fence.PolicyPrefix + "work-0123456789", label: "b", set: "b"},
@@ -148,11 +148,6 @@ func TestObject_Set(t *testing.T) {
 		o := object{storable: p}
 		if got := o.set(); got != x.set {
 			t.Errorf("%s: of the set %q", name, got)
-		}
-		for _, set := range []string{"a", "b"} {
-			if want := set == x.set || set == x.also; o.of(set) != want {
-				t.Errorf("%s: of %q is %v", name, set, o.of(set))
-			}
 		}
 	}
 }

@@ -42,13 +42,6 @@ func Verify(ctx context.Context, client kube.Client, set fence.Set, declarations
 	return v.findings, v.err
 }
 
-// precheck checks, before a fence is installed, that its accounts exist and that the holders of its locks use them.
-func (to *connection) precheck(ctx context.Context, declarations []fence.Declaration) ([]Finding, error) {
-	v := newVerifier(ctx, to.clients[0])
-	v.holders(declarations)
-	return v.findings, v.err
-}
-
 // holders checks that the service accounts exist, and that the pod of each holder runs with an account that may hold its lock.
 func (v *verifier) holders(declarations []fence.Declaration) {
 	for _, p := range fence.LockProbes(declarations...) {

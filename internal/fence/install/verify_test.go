@@ -347,8 +347,9 @@ func TestPrecheck(t *testing.T) {
 		if x.change != nil {
 			x.change(&d, j)
 		}
-		client := clientOf(t, j.config())
-		found, err := (&connection{clients: []kube.Client{client}}).precheck(t.Context(), []fence.Declaration{d})
+		v := newVerifier(t.Context(), clientOf(t, j.config()))
+		v.holders([]fence.Declaration{d})
+		found, err := v.findings, v.err
 		if err != nil || !slices.ContainsFunc(found, func(f Finding) bool { return f.String() == x.want }) || len(j.attempts) > 0 {
 			t.Errorf("%s: %v, %v, tried %v", name, found, err, j.attempts)
 		}
