@@ -156,7 +156,7 @@ func (in *Input) defaultRevision() []Finding {
 			f = in.obstruction(e)
 			f.Severity, f.Elections, f.Effect = Warning, others, "does not have the default revision "+tag
 		}
-	case !runs && len(in.Members) > 0:
+	case !runs && slices.ContainsFunc(in.Elections, func(e inspect.Election) bool { return e.Candidates != nil }):
 		f = in.stoppedRevision(tag)
 		f.Severity, f.Elections = Problem, others
 		if f.Command == "" && ledBy >= 0 {

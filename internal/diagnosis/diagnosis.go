@@ -115,8 +115,6 @@ type Input struct {
 	// Elections have their candidates. Candidates also contains the candidates of elections without a lock.
 	Elections  []inspect.Election
 	Candidates []inspect.Candidate
-	// Members are the namespaces with member Leases.
-	Members map[string]bool
 	// Pods has the pods of the namespaces that were read.
 	Pods map[string][]corev1.Pod
 	// Deployments are the Deployments of the namespaces. They are read if an election has no leader.

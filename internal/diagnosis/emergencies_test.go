@@ -39,7 +39,7 @@ type plane struct {
 // newPlane returns a healthy installation: canary is the default revision, pilot-canary-1 leads, and each candidate has a witness.
 func newPlane() *plane {
 	p := &plane{Input: Input{
-		Tool: "electionctl", Namespace: home, Members: map[string]bool{home: true}, Pods: map[string][]corev1.Pod{home: {}},
+		Tool: "electionctl", Namespace: home, Pods: map[string][]corev1.Pod{home: {}},
 		Tags: &Tags{Default: "canary"}, Claims: map[string][]tagging.Claim{home: {}}, Clock: &Clock{}, Ahead: map[string]time.Duration{},
 		Locks: []inspect.Lock{}, Schemas: schemas("leader-election"), Levels: []flowcontrolv1.PriorityLevelConfiguration{{ObjectMeta: metav1.ObjectMeta{Name: "leader-election"}}}, Unread: map[string]error{},
 		Spaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: home}}},

@@ -39,7 +39,7 @@ func (in *Input) leaders() (found []Finding) {
 	locked := map[string]bool{}
 	for _, e := range in.Elections {
 		locked[id(e)] = true
-		knows = knows && in.knows(e)
+		knows = knows && e.Known()
 		read = read && in.Pods[e.Namespace] != nil
 		if e.Uncoordinated != "" {
 			if f := in.unchosen(e); f.Cause != "" {
@@ -130,9 +130,6 @@ func (in *Input) protect(e inspect.Election) string {
 		in.Tool, e.Namespace, e.Kind(), strings.Join(accounts, ","), strings.Join(sets.List(revisions), ","))
 }
 
-// knows reports whether all candidates of an election are known.
-func (in *Input) knows(e inspect.Election) bool { return e.Known(in.Members[e.Namespace]) }
-
 // leader returns a finding if the election has no leader or no other candidate.
 func (in *Input) leader(e inspect.Election) Finding {
 	explain := in.command("explain", e)
@@ -165,7 +162,7 @@ func (in *Input) leader(e inspect.Election) Finding {
 	}
 	if why := in.gone(e); why != "" {
 		f := Finding{Severity: Problem, Effect: NotLive, Cause: why + "; other candidates: " + in.others(e)}
-		if in.otherHolder(e) == "" && (e.Replaceable() || !in.knows(e)) { // otherwise it is unknown which lock the candidates use
+		if in.otherHolder(e) == "" && (e.Replaceable() || !e.Known()) { // otherwise it is unknown which lock the candidates use
 			f.Advice = fmt.Sprintf("A candidate acquires the lock when the lease of %d s expires.", e.LeaseSeconds)
 		} else {
 			f.Advice, f.Command = "Only another candidate can acquire the lock. Start its pods.", fmt.Sprintf("kubectl -n %s get deployments,pods", e.Namespace)
@@ -195,7 +192,7 @@ func (in *Input) follower(e inspect.Election) Finding {
 		return holder("accepted a handover, and its run functions have not returned yet", "Only its log has the reason if this needs longer than its stop limit.")
 	case len(own) > 0 && own[0].BackingOff:
 		return holder("holds the lock, but it stopped leading and does not campaign yet", "Only its log has the reason.")
-	case !in.knows(e) || e.Replaceable():
+	case !e.Known() || e.Replaceable():
 		f := in.rejection(e, e.Candidates)
 		f.Severity, f.Effect = Warning, "has a candidate that cannot lead"
 		return f
@@ -327,12 +324,11 @@ const maxNames = 3
 func Few(e inspect.Election) bool { return len(e.Candidates) <= maxNames+1 }
 
 func (in *Input) others(e inspect.Election) string {
-	return Others(e, in.Members[e.Namespace], in.Wide)
+	return Others(e, in.Wide)
 }
 
-// Others describes the candidates of an election other than its leader: a few by name, more by revision and state. members is whether
-// processes of the namespace publish member Leases. wide lists all by name.
-func Others(e inspect.Election, members, wide bool) string {
+// Others describes the candidates of an election other than its leader: a few by name, more by revision and state. wide lists all by name.
+func Others(e inspect.Election, wide bool) string {
 	var names []string
 	groups := map[string]int{}
 	for _, c := range e.Candidates {
@@ -342,7 +338,7 @@ func Others(e inspect.Election, members, wide bool) string {
 		}
 	}
 	switch {
-	case len(names) == 0 && !members:
+	case e.Candidates == nil:
 		return "unknown"
 	case len(names) == 0:
 		return "none"

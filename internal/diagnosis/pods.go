@@ -83,16 +83,8 @@ func lastLine(s string) string {
 // MarkPods sets Down of the candidates whose pods do not run. It removes refusals whose cause is gone.
 func (in *Input) MarkPods() {
 	mark := func(c *inspect.Candidate) {
-		if c.PodUID == "" || in.Pods[c.Namespace] == nil {
-			return
-		}
-		switch p := in.pod(c.Namespace, c.Identity); {
-		case p == nil:
-			c.Down = "pod " + c.Identity + " does not exist"
-		case string(p.UID) != c.PodUID:
-			c.Down = "pod " + c.Identity + " was replaced"
-		default:
-			c.Down = troubleOf(p).String()
+		if c.PodUID != "" && in.Pods[c.Namespace] != nil {
+			c.Down = in.down(c.Namespace, c.Identity, c.PodUID, "")
 		}
 	}
 	for i := range in.Elections {
@@ -108,6 +100,21 @@ func (in *Input) MarkPods() {
 	for i := range in.Candidates {
 		mark(&in.Candidates[i])
 	}
+}
+
+// down returns why a pod does not run, or "". If uid is not "", the pod of another UID has replaced it. prefix is before the state of the pod.
+func (in *Input) down(namespace, name, uid, prefix string) string {
+	switch p := in.pod(namespace, name); {
+	case p == nil:
+		return "pod " + name + " does not exist"
+	case uid != "" && uid != string(p.UID):
+		return "pod " + name + " was replaced"
+	default:
+		if why := troubleOf(p).String(); why != "" {
+			return prefix + why
+		}
+	}
+	return ""
 }
 
 // pod returns a pod, or nil.
@@ -134,19 +141,14 @@ func (in *Input) foreign(e inspect.Election) bool {
 func (in *Input) gone(e inspect.Election) string {
 	i := slices.IndexFunc(e.Candidates, func(o inspect.Candidate) bool { return o.Identity == e.Holder })
 	inPods := slices.ContainsFunc(e.Candidates, func(o inspect.Candidate) bool { return o.PodUID != "" })
-	switch p := in.pod(e.Namespace, e.Holder); {
+	uid := ""
+	switch {
 	case in.Pods[e.Namespace] == nil || e.Remote || i >= 0 && e.Candidates[i].PodUID == "" || i < 0 && !inPods && !Ours(e):
 		return ""
-	case p == nil:
-		return "pod " + e.Holder + " does not exist"
-	case i >= 0 && e.Candidates[i].PodUID != string(p.UID):
-		return "pod " + e.Holder + " was replaced"
-	default:
-		if why := troubleOf(p).String(); why != "" {
-			return "pod " + e.Holder + " does not run: " + why
-		}
+	case i >= 0:
+		uid = e.Candidates[i].PodUID
 	}
-	return ""
+	return in.down(e.Namespace, e.Holder, uid, "pod "+e.Holder+" does not run: ")
 }
 
 // crash returns why most pods of an election's candidates do not run. Its Cause is empty if all run, or if pods were not read.

@@ -11,9 +11,6 @@ import (
 // OfProcess returns the findings about an election that a process observes. It reads only its locks, the member Leases and the default revision.
 func OfProcess(e inspect.Election, d k8sleaderelection.DefaultRevision) []Finding {
 	in := Input{Elections: []inspect.Election{e}, Candidates: e.Candidates}
-	if e.Candidates != nil {
-		in.Members = map[string]bool{e.Namespace: true}
-	}
 	if d.Synced {
 		in.Tags = &Tags{Default: d.Revision}
 	}

@@ -56,7 +56,7 @@ func (e Election) pods() Election {
 }
 
 // chosen returns the outcome of a coordinated election with a holder.
-func (e Election) chosen(candidates []Candidate, d k8sleaderelection.DefaultRevision, known bool) Outcome {
+func (e Election) chosen(candidates []Candidate, d k8sleaderelection.DefaultRevision) Outcome {
 	by := "the coordinator uses " + e.Strategy
 	switch {
 	case e.Hold != nil:
@@ -69,7 +69,7 @@ func (e Election) chosen(candidates []Candidate, d k8sleaderelection.DefaultRevi
 	next := ready(candidates, func(c Candidate) bool {
 		return c.Identity != e.Holder && k8sleaderelection.Outranks(c.Key, e.Key, d)
 	})
-	if next == nil && known {
+	if next == nil && e.Known() {
 		return e.stays(by + ", and there is no fit candidate of " + d.Revision)
 	} else if next == nil {
 		next = &Candidate{Key: d.Revision}

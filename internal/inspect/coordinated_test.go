@@ -32,16 +32,16 @@ func TestIf_Coordinated(t *testing.T) {
 		// The key of its member differs from the record.
 		"itself": {leads("stable", fit("a", "canary")), Outcome{Move: Stays, Leader: "a", Warm: true}},
 	} {
-		if got := c.e.If(canary, true); got.Move != c.want.Move || got.Leader != c.want.Leader || got.Warm != c.want.Warm || !strings.Contains(got.Why, c.want.Why) {
+		if got := c.e.If(canary); got.Move != c.want.Move || got.Leader != c.want.Leader || got.Warm != c.want.Warm || !strings.Contains(got.Why, c.want.Why) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 	free := Election{Name: "e", Strategy: defaultRevision, State: Free, Candidates: []Candidate{{Identity: "u", Key: "canary"}, {Identity: "v", Key: "canary", Late: true}}}
-	if got := free.If(canary, true); got.Leader != "u" {
+	if got := free.If(canary); got.Leader != "u" {
 		t.Errorf("unfit or late candidates: %+v", got)
 	}
 	none := Election{Name: "e", Strategy: defaultRevision, State: Leads, HandsOver: true, Holder: "a", Key: "stable", Revision: "stable"}
-	if got := none.If(canary, false); got.Move != Unknown || got.Revision != "canary" || got.Leader != "" {
+	if got := none.If(canary); got.Move != Unknown || got.Revision != "canary" || got.Leader != "" {
 		t.Errorf("unknown candidates: %+v", got)
 	}
 }
@@ -57,21 +57,21 @@ func TestElections_Uncoordinated(t *testing.T) {
 	for name, annotations := range map[string][]string{"no strategy": nil, "old strategy": {"incumbent.dev/strategy", defaultRevision}} {
 		l := lease(t, "e", "a.e", append(annotations, "incumbent.dev/leader", "v1 a.e 3 handover")...)
 		d := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
-		e := Elections([]Lock{l}, candidates, d)[0]
-		if e.Coordinated() || e.Uncoordinated != why || e.Holder != "a" || e.Identity("b") != "b.e" || !e.Known(true) {
+		e := Elections([]Lock{l}, candidates, nil, d)[0]
+		if e.Coordinated() || e.Uncoordinated != why || e.Holder != "a" || e.Identity("b") != "b.e" || !e.Known() {
 			t.Errorf("%s: %+v", name, e)
 		}
-		if o := e.If(d, true); o.Move != HandOver || o.Leader != "b" {
+		if o := e.If(d); o.Move != HandOver || o.Leader != "b" {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
-	alone := Elections([]Lock{lease(t, "e", "a.e", "incumbent.dev/strategy", defaultRevision, "incumbent.dev/leader", "v1 a.e 3 handover uncoordinated")}, nil, k8sleaderelection.DefaultRevision{})[0]
+	alone := Elections([]Lock{lease(t, "e", "a.e", "incumbent.dev/strategy", defaultRevision, "incumbent.dev/leader", "v1 a.e 3 handover uncoordinated")}, nil, nil, k8sleaderelection.DefaultRevision{})[0]
 	if alone.Coordinated() || alone.Uncoordinated != leaderelection.NoCoordinator || alone.Holder != "a" {
 		t.Errorf("the marker: %+v", alone)
 	}
 	candidates[0].Uncoordinated = ""
 	candidates[1].Late = true
-	if e := Elections([]Lock{lease(t, "e", "a.e", "incumbent.dev/strategy", defaultRevision)}, candidates, k8sleaderelection.DefaultRevision{})[0]; !e.Coordinated() {
+	if e := Elections([]Lock{lease(t, "e", "a.e", "incumbent.dev/strategy", defaultRevision)}, candidates, nil, k8sleaderelection.DefaultRevision{})[0]; !e.Coordinated() {
 		t.Errorf("a late member decides: %+v", e)
 	}
 }

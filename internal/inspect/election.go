@@ -159,7 +159,7 @@ type Election struct {
 	// Request and Hold belong to the current term, and candidates apply them. Each text is on one line.
 	Request *record.Request `json:"request,omitempty"`
 	Hold    *record.Hold    `json:"hold,omitempty"`
-	// Candidates are in order of preference.
+	// Candidates are in order of preference. They are nil if they are unknown, because no process publishes a member Lease.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// Problems are sentences for an operator.
 	Problems []string `json:"problems,omitempty"`
@@ -240,15 +240,14 @@ func instant(t time.Time) time.Time {
 
 func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
-// Known reports whether Candidates contains all candidates. members is whether processes publish member Leases. If the holder
-// is no member, it is another elector, and there may be more.
-func (e Election) Known(members bool) bool {
-	return members && (e.Holder == "" || slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder }))
+// Known reports whether Candidates contains all candidates. If the holder is no member, it is another elector, and there may be more.
+func (e Election) Known() bool {
+	return e.Candidates != nil && (e.Holder == "" || slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder }))
 }
 
 // Elections returns the elections of the locks, sorted by namespace and name. Candidates are in order of preference for the
-// default revision d.
-func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.DefaultRevision) []Election {
+// default revision d. members are the namespaces with member Leases, in which the candidates are known.
+func Elections(locks []Lock, candidates []Candidate, members map[string]bool, d k8sleaderelection.DefaultRevision) []Election {
 	type name struct{ namespace, name string }
 	byName := map[name][]Lock{}
 	for _, l := range locks {
@@ -256,6 +255,11 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 		byName[n] = append(byName[n], l)
 	}
 	taking := map[name][]Candidate{}
+	for n := range byName {
+		if members[n.namespace] {
+			taking[n] = []Candidate{}
+		}
+	}
 	for _, c := range candidates {
 		n := name{c.Namespace, c.Election}
 		taking[n] = append(taking[n], c)

@@ -64,7 +64,7 @@ func TestOf_LongValues(t *testing.T) {
 		"annotations": lock, "record": configMap(t, "istio-leader", `{"renewTime":"`+long+`"}`),
 		"strategy": lease(t, "istio-leader", "a", "incumbent.dev/strategy", long, "incumbent.dev/preferred-holder", long),
 	} {
-		e := Elections([]Lock{l}, []Candidate{{Namespace: l.Namespace, Election: l.Name, Identity: "b"}}, k8sleaderelection.DefaultRevision{})[0]
+		e := Elections([]Lock{l}, []Candidate{{Namespace: l.Namespace, Election: l.Name, Identity: "b"}}, nil, k8sleaderelection.DefaultRevision{})[0]
 		if text, err := json.Marshal(e); err != nil || len(text) > 24*maxText || !utf8.Valid(text) {
 			t.Errorf("%s: %d bytes, %v: %s", name, len(text), err, text)
 		}
@@ -119,7 +119,7 @@ func TestElections_Sorted(t *testing.T) {
 	var got []string
 	for _, e := range Elections([]Lock{
 		in(configMap(t, "a", recordOf("", "", 3)), "two"), in(lease(t, "b", "a"), "one"), in(lease(t, "a", "a"), "one"), in(configMap(t, "b", recordOf("", "", 3)), "one"),
-	}, nil, k8sleaderelection.DefaultRevision{}) {
+	}, nil, nil, k8sleaderelection.DefaultRevision{}) {
 		got = append(got, e.Namespace+"/"+e.Name+" "+e.Lock)
 	}
 	if want := []string{"one/a Lease", "one/b ConfigMap", "one/b Lease", "two/a ConfigMap"}; !slices.Equal(got, want) {
@@ -141,7 +141,7 @@ func TestElections_TwoLocksOfAName(t *testing.T) {
 	} {
 		for _, locks := range [][]Lock{{c.one, c.other}, {c.other, c.one}} {
 			var got []string
-			for _, e := range Elections(locks, nil, k8sleaderelection.DefaultRevision{}) {
+			for _, e := range Elections(locks, nil, nil, k8sleaderelection.DefaultRevision{}) {
 				for i, problem := range e.Problems {
 					e.Problems[i], _, _ = strings.Cut(problem, ", so")
 				}
@@ -197,7 +197,7 @@ func TestElections_CandidateOrder(t *testing.T) {
 			for i := range order {
 				order[i].Election = c.lock.Name
 			}
-			got := Elections([]Lock{c.lock}, order, c.d)[0].Candidates
+			got := Elections([]Lock{c.lock}, order, nil, c.d)[0].Candidates
 			for i := range c.all {
 				if got[i].Identity != c.all[i].Identity {
 					t.Fatalf("%s: %+v", name, got)

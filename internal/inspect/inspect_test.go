@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,16 +131,19 @@ func TestCandidates(t *testing.T) {
 	if got := Candidates([]members.Member{m}, at.Add(151*time.Second)); len(got) != 2 || got[0] != want {
 		t.Errorf("%+v", got)
 	}
-	e := Elections([]Lock{configMap(t, "e", recordOf("a", "^stable", 3))}, []Candidate{want}, k8sleaderelection.DefaultRevision{})[0]
-	if !e.Known(true) || e.Known(false) {
+	e := Elections([]Lock{configMap(t, "e", recordOf("a", "^stable", 3))}, []Candidate{want}, nil, k8sleaderelection.DefaultRevision{})[0]
+	if !e.Known() {
 		t.Error("the holder is a member")
 	}
 	e.Holder = "istiod"
-	if e.Known(true) {
+	if e.Known() {
 		t.Error("its holder is another elector, so there may be more candidates")
 	}
-	if free := Of(configMap(t, "e", recordOf("", "", 3))); free.Led() || !free.Known(true) || free.Known(false) {
-		t.Errorf("free: %+v", free)
+	for namespace, known := range map[string]bool{"istio-system": true, "other": false} {
+		free := Elections([]Lock{configMap(t, "e", recordOf("", "", 3))}, nil, map[string]bool{namespace: true}, k8sleaderelection.DefaultRevision{})[0]
+		if free.Led() || free.Known() != known {
+			t.Errorf("free, with members in %s: %+v", namespace, free)
+		}
 	}
 }
 
@@ -154,31 +158,30 @@ func TestOutcomes(t *testing.T) {
 	cases := map[string]struct {
 		lock       Lock
 		candidates []Candidate
-		known      bool
 		want       string
 	}{
-		"handover":            {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
-		"warm one first":      {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true), takes("c", "canary", true, true)}, true, "handover c true"},
-		"late":                {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{late(takes("b", "canary", true, true))}, true, "stays a true"},
-		"free, late":          {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("b", "canary", true, true)), takes("s", "stable", false, true)}, true, "acquire s false"},
-		"unfit leader":        {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker+" unfit"), []Candidate{takes("a", "canary", true, true), takes("u", "stable", true, false), takes("b", "stable", true, true)}, true, "handover b true"},
-		"free, cold first":    {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("s", "stable", true, true)}, true, "acquire s true"},
-		"free, by rank":       {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("a", "stable", true, true), takes("c", "canary", true, true)}, true, "acquire c true"},
-		"free, unfit":         {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("a", "canary", true, false)), takes("c", "stable", true, false)}, true, "acquire c true"},
-		"held":                {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
-		"local over remote":   {configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
-		"free":                {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("s", "stable", true, true), takes("u", "canary", true, false), takes("c", "canary", true, true)}, true, "acquire c true"},
-		"free, no candidates": {configMap(t, "e", recordOf("", "", 3)), nil, true, "stays  false"},
-		"unfit, no rank":      {configMap(t, "e", recordOf("a", "", 3), markerKey, marker+" unfit"), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
-		"unfit, no handover":  {configMap(t, "e", recordOf("a", "canary", 3), markerKey, "v1 a 3 unfit"), []Candidate{takes("b", "stable", true, true)}, true, "stays a true"},
-		"own member":          {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("a", "canary", true, true)}, true, "stays a true"},
-		"both cold":           {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("b", "canary", false, true)}, true, "acquire 2 of canary false"},
-		"three equals":        {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true), takes("c", "canary", true, true), late(takes("d", "canary", true, true))}, true, "handover 2 of canary true"},
-		"free, of the rest":   {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("b", "beta", true, true), takes("s", "stable", true, true)}, true, "acquire 2 of  true"},
+		"handover":            {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, "handover b true"},
+		"warm one first":      {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true), takes("c", "canary", true, true)}, "handover c true"},
+		"late":                {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{late(takes("b", "canary", true, true))}, "stays a true"},
+		"free, late":          {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("b", "canary", true, true)), takes("s", "stable", false, true)}, "acquire s false"},
+		"unfit leader":        {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker+" unfit"), []Candidate{takes("a", "canary", true, true), takes("u", "stable", true, false), takes("b", "stable", true, true)}, "handover b true"},
+		"free, cold first":    {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("s", "stable", true, true)}, "acquire s true"},
+		"free, by rank":       {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("a", "stable", true, true), takes("c", "canary", true, true)}, "acquire c true"},
+		"free, unfit":         {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("a", "canary", true, false)), takes("c", "stable", true, false)}, "acquire c true"},
+		"held":                {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold), []Candidate{takes("b", "canary", true, true)}, "stays a true"},
+		"local over remote":   {configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, "handover b true"},
+		"free":                {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("s", "stable", true, true), takes("u", "canary", true, false), takes("c", "canary", true, true)}, "acquire c true"},
+		"free, no candidates": {configMap(t, "e", recordOf("", "", 3)), nil, "stays  false"},
+		"unfit, no rank":      {configMap(t, "e", recordOf("a", "", 3), markerKey, marker+" unfit"), []Candidate{takes("b", "canary", true, true)}, "handover b true"},
+		"unfit, no handover":  {configMap(t, "e", recordOf("a", "canary", 3), markerKey, "v1 a 3 unfit"), []Candidate{takes("b", "stable", true, true)}, "stays a true"},
+		"own member":          {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("a", "canary", true, true)}, "stays a true"},
+		"both cold":           {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("b", "canary", false, true)}, "acquire 2 of canary false"},
+		"three equals":        {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true), takes("c", "canary", true, true), late(takes("d", "canary", true, true))}, "handover 2 of canary true"},
+		"free, of the rest":   {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("b", "beta", true, true), takes("s", "stable", true, true)}, "acquire 2 of  true"},
 	}
 	for name, c := range cases {
-		e := Elections([]Lock{c.lock}, c.candidates, k8sleaderelection.DefaultRevision{})[0]
-		o := e.If(canary, c.known)
+		e := Elections([]Lock{c.lock}, c.candidates, map[string]bool{"istio-system": true}, k8sleaderelection.DefaultRevision{})[0]
+		o := withHolder(e).If(canary)
 		leader := o.Leader
 		if o.Candidates > 1 {
 			leader = fmt.Sprintf("%d of %s", o.Candidates, o.Revision)
@@ -187,6 +190,14 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%s: %s, want %s (%+v)", name, got, c.want, o)
 		}
 	}
+}
+
+// withHolder returns the election with its holder as a candidate, so that the candidates are known.
+func withHolder(e Election) Election {
+	if e.Candidates != nil && !e.Known() {
+		e.Candidates = append(slices.Clone(e.Candidates), Candidate{Identity: e.Holder, Key: e.Key, Warm: true, Fit: true})
+	}
+	return e
 }
 
 func late(c Candidate) Candidate {

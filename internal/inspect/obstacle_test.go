@@ -84,7 +84,7 @@ func TestElections_Obstacles(t *testing.T) {
 			markerKey + ": b led in an earlier term and may still be active, so the next holder waits for a lease duration" + kubectl("configmap/e", markerKey)},
 	} {
 		got := ""
-		for _, o := range Elections([]Lock{c.lock}, c.candidates, k8sleaderelection.DefaultRevision{})[0].Obstacles {
+		for _, o := range Elections([]Lock{c.lock}, c.candidates, nil, k8sleaderelection.DefaultRevision{})[0].Obstacles {
 			if got += o.Annotation + ": " + o.Effect; o.Remove != "" {
 				got += "; to remove it: " + o.Remove
 			}
@@ -94,7 +94,7 @@ func TestElections_Obstacles(t *testing.T) {
 		}
 	}
 	l, _ := FromLease(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy("x"))}})
-	if got, want := Elections([]Lock{l}, nil, k8sleaderelection.DefaultRevision{})[0].Obstacles, specStrategy; len(got) != 1 || got[0].Annotation != want {
+	if got, want := Elections([]Lock{l}, nil, nil, k8sleaderelection.DefaultRevision{})[0].Obstacles, specStrategy; len(got) != 1 || got[0].Annotation != want {
 		t.Errorf("strategy in the spec: %v", got)
 	}
 }

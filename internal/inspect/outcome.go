@@ -45,14 +45,14 @@ type Outcome struct {
 	Why string `json:"why"`
 }
 
-// If predicts the outcome if d were the default revision. known is whether e.Candidates contains all candidates (Election.Known).
-func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
+// If predicts the outcome if d were the default revision.
+func (e Election) If(d k8sleaderelection.DefaultRevision) Outcome {
 	candidates := inOrder(e.Candidates, e.byRank(), d)
 	switch {
 	case !e.Led():
-		return e.byStrategy(e.take(candidates, d, known))
+		return e.byStrategy(e.take(candidates, d, e.Known()))
 	case e.Coordinated():
-		return e.chosen(candidates, d, known)
+		return e.chosen(candidates, d)
 	}
 	other := func(c Candidate) bool { return c.Identity != e.Holder }
 	if next := ready(candidates, other); next != nil && e.Unfit && e.HandsOver {
@@ -79,7 +79,7 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 		return e.stays("no default revision, so no candidate outranks the holder")
 	case e.Revision == d.Revision:
 		return e.stays("the holder has revision " + d.Revision)
-	case known:
+	case e.Known():
 		return e.stays("no fit candidate of " + d.Revision)
 	}
 	o := e.moved(&Candidate{Key: d.Revision}, nil, nil)
@@ -173,10 +173,10 @@ func (e Election) take(candidates []Candidate, d k8sleaderelection.DefaultRevisi
 	return o
 }
 
-// IfDied predicts the outcome if the holder were killed. d and known are as for If.
-func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcome {
+// IfDied predicts the outcome if the holder were killed and d is the default revision.
+func (e Election) IfDied(d k8sleaderelection.DefaultRevision) Outcome {
 	if !e.Led() {
-		return e.If(d, known)
+		return e.If(d)
 	}
 	gone := e
 	gone.State, gone.Candidates = Free, nil
@@ -189,7 +189,7 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 			why = "if only its process ends, its witness (" + c.Witness + ") releases the lock earlier"
 		}
 	}
-	o := gone.byStrategy(gone.take(gone.Candidates, d, known))
+	o := gone.byStrategy(gone.take(gone.Candidates, d, e.Known()))
 	if o.Move == Stays {
 		return o
 	}

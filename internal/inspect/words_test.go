@@ -79,8 +79,8 @@ func TestWords(t *testing.T) {
 			for _, who := range []string{"no members", "members", "unfit members", "one member"} {
 				e := Of(l.lock)
 				e.Candidates = candidates[who]
-				known := who != "no members"
-				fmt.Fprintf(&out, "    %s: %+v\n    %s, died: %+v\n", who, e.If(d.d, known), who, e.IfDied(d.d, known))
+				e = withHolder(e)
+				fmt.Fprintf(&out, "    %s: %+v\n    %s, died: %+v\n", who, e.If(d.d), who, e.IfDied(d.d))
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/environment"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -133,7 +134,7 @@ func (c Config) withDefaults() Config {
 		c.Predecessor = &p
 	}
 	c.LeaseDuration = cmp.Or(c.LeaseDuration, DefaultLeaseDuration)
-	c.RenewDeadline = cmp.Or(c.RenewDeadline, DefaultRenewDeadline)
+	c.RenewDeadline = cmp.Or(c.RenewDeadline, environment.DefaultRenewDeadline)
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, DefaultRetryPeriod)
 	c.HealthTolerance = cmp.Or(c.HealthTolerance, defaultHealthTolerance)
 	c.Logger = cmp.Or(c.Logger, slog.Default())

@@ -23,6 +23,5 @@ const (
 // Default timing of elections. istiod uses the same values.
 const (
 	DefaultLeaseDuration = environment.DefaultLeaseDuration
-	DefaultRenewDeadline = environment.DefaultRenewDeadline
 	DefaultRetryPeriod   = environment.DefaultRetryPeriod
 )

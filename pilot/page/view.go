@@ -262,7 +262,7 @@ func (f *frame) followers(r *row) {
 
 // outcome predicts the outcome of the default revision of the query.
 func (f *frame) outcome(e inspect.Election, q query) *outcome {
-	o := e.If(k8sleaderelection.DefaultRevision{Revision: q.Default, Synced: true}, e.Known(e.Candidates != nil))
+	o := e.If(k8sleaderelection.DefaultRevision{Revision: q.Default, Synced: true})
 	return &outcome{Outcome: o, Chip: f.history.chip(o.Revision), Moves: o.Move != inspect.Stays && o.Move != inspect.Unknown}
 }
 

@@ -23,7 +23,7 @@ func (p *Program) cancel() *cobra.Command {
 			}
 			return "the request of " + cmp.Or(e.Request.Requester, "?") + " will be removed; " + e.Holder + " keeps the lock"
 		},
-		check: func(_ context.Context, _ *clients, e inspect.Election, _ *seen) error {
+		check: func(_ context.Context, _ *clients, e inspect.Election) error {
 			switch {
 			case byOperator(e) || e.Hold != nil && e.Hold.Reason == "transfer":
 				return nil

@@ -38,23 +38,38 @@ func (p *Program) completeElections(cmd *cobra.Command, args []string, _ string)
 
 // completePods offers the candidates that run in pods.
 func (p *Program) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.offer(cmd, len(args) == 0, func(e inspect.Election) (pods []string) {
-		for _, c := range e.Candidates {
-			if c.PodUID != "" {
-				pods = append(pods, c.Identity)
-			}
-		}
-		return pods
+	return p.offer(cmd, len(args) == 0, func(e inspect.Election) []string {
+		return identities(e.Candidates, func(c inspect.Candidate) bool { return c.PodUID != "" })
 	})
 }
 
-func (p *Program) completeRevisions(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.offer(cmd, true, func(e inspect.Election) (revisions []string) {
-		for _, c := range append(e.Candidates, inspect.Candidate{Key: e.Key}) {
-			if c.Revision() != "" {
-				revisions = append(revisions, c.Revision())
-			}
-		}
-		return revisions
+// completeCandidates offers the candidates that can become the leader of the election that is the first argument.
+func (p *Program) completeCandidates(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return p.offer(cmd, true, func(e inspect.Election) []string {
+		return identities(e.Candidates, func(c inspect.Candidate) bool { return (len(args) == 0 || e.Name == args[0]) && c.Identity != e.Holder })
 	})
+}
+
+// identities returns the identities of selected candidates.
+func identities(all []inspect.Candidate, selected func(inspect.Candidate) bool) (names []string) {
+	for _, c := range all {
+		if selected(c) {
+			names = append(names, c.Identity)
+		}
+	}
+	return names
+}
+
+func (p *Program) completeRevisions(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return p.offer(cmd, true, revisionsOf)
+}
+
+// revisionsOf returns the revisions of the holder and of the candidates.
+func revisionsOf(e inspect.Election) (revisions []string) {
+	for _, c := range append(slices.Clone(e.Candidates), inspect.Candidate{Key: e.Key}) {
+		if c.Revision() != "" {
+			revisions = append(revisions, c.Revision())
+		}
+	}
+	return revisions
 }

@@ -93,7 +93,7 @@ func (c *clients) read(ctx context.Context, in *diagnosis.Input, all reads) erro
 // observe returns the input of the diagnosis, without what can only be a warning.
 func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *seen, wide bool) (*diagnosis.Input, error) {
 	in := &diagnosis.Input{
-		Tool: name(), Namespace: c.at, Wide: wide, Now: c.clock.Now(), Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
+		Tool: name(), Namespace: c.at, Wide: wide, Now: c.clock.Now(), Elections: elections, Candidates: s.candidates, Ahead: s.ahead,
 		Pods: map[string][]corev1.Pod{}, Unread: map[string]error{},
 	}
 	if len(s.unread) > 0 {

@@ -42,19 +42,19 @@ func (p *Program) explain() *cobra.Command {
 		if err := p.observe(ctx, c, found, s, observe); err != nil {
 			return err
 		}
-		findings, err := p.diagnose(ctx, c, found, inspect.Elections(s.locks, s.candidates, d), s, out.wide())
+		findings, err := p.diagnose(ctx, c, found, inspect.Elections(s.locks, s.candidates, s.members, d), s, out.wide())
 		if err != nil {
 			return err
 		}
 		if !out.table() {
-			return p.printExplanations(out, found, findings, d, s, ifDefault)
+			return p.printExplanations(out, found, findings, d, ifDefault)
 		}
 		for i, e := range found {
 			if i > 0 {
 				fmt.Fprintln(p.Out)
 			}
 			notLive := p.writeFindings(e, findings)
-			p.explained(e, d, s, ifDefault, out.wide(), notLive)
+			p.explained(e, d, ifDefault, out.wide(), notLive)
 		}
 		return nil
 	})
@@ -121,21 +121,21 @@ func writeFinding(w io.Writer, f diagnosis.Finding) {
 	}
 }
 
-func (p *Program) printExplanations(out *output, found []inspect.Election, findings []diagnosis.Finding, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) error {
+func (p *Program) printExplanations(out *output, found []inspect.Election, findings []diagnosis.Finding, d k8sleaderelection.DefaultRevision, ifDefault string) error {
 	if out.format() == "name" {
 		return p.printObjects(out, found)
 	}
 	return printList(p.Out, out, found, func(e inspect.Election) (*unstructured.Unstructured, error) {
-		x := explanation{Election: e, Findings: diagnosis.Of(e, findings), Reason: e.Reason(d), IfHolderDied: e.IfDied(d, s.knows(e))}
+		x := explanation{Election: e, Findings: diagnosis.Of(e, findings), Reason: e.Reason(d), IfHolderDied: e.IfDied(d)}
 		if ifDefault != "" {
-			x.IfDefaultRevision = new(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e)))
+			x.IfDefaultRevision = new(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}))
 		}
 		return object("Election", e.Namespace, e.Name, x)
 	})
 }
 
 // explained prints one election.
-func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string, wide, notLive bool) {
+func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, ifDefault string, wide, notLive bool) {
 	w := safe{p.Out}
 	w.line("%s/%s, a %s", e.Namespace, e.Name, e.Lock)
 	if e.Holder != "" {
@@ -167,13 +167,13 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	w.line("\nWhy: %s", e.Reason(d))
 	p.writeCandidates(e, d, wide)
 	if e.Led() {
-		w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
+		w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d)))
 	} else {
-		w.line("\nNext leader: %s", outcomeWords(e.If(d, s.knows(e))))
+		w.line("\nNext leader: %s", outcomeWords(e.If(d)))
 	}
 	if ifDefault != "" {
 		w.line("If the default revision were %s: %s", ifDefault,
-			outcomeWords(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e))))
+			outcomeWords(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault})))
 	}
 }
 

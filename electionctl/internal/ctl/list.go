@@ -117,11 +117,7 @@ func witnesses(all []inspect.Candidate) string {
 }
 
 func candidateNames(e inspect.Election) string {
-	var names []string
-	for _, c := range e.Candidates {
-		names = append(names, c.Identity)
-	}
-	return cmp.Or(strings.Join(names, ","), "-")
+	return cmp.Or(strings.Join(identities(e.Candidates, func(inspect.Candidate) bool { return true }), ","), "-")
 }
 
 func stateCell(e inspect.Election, findings []diagnosis.Finding) cell {

@@ -29,7 +29,7 @@ import (
 type order struct {
 	// describe returns the effect for the confirmation prompt. check returns an error if the command cannot be executed.
 	describe func(e inspect.Election) string
-	check    func(ctx context.Context, c *clients, e inspect.Election, s *seen) error
+	check    func(ctx context.Context, c *clients, e inspect.Election) error
 	execute  func(ctx context.Context, o admin.Operator) error
 	// anyHolder is true if the command needs no leader. Then it has no reason.
 	anyHolder bool
@@ -74,8 +74,8 @@ func (p *Program) transfer() *cobra.Command {
 	o.describe = func(e inspect.Election) string {
 		return fmt.Sprintf("%s will stop its work and hand the lock to %s; for %v no higher-ranked candidate can acquire it", e.Holder, to, hold)
 	}
-	o.check = func(ctx context.Context, c *clients, e inspect.Election, s *seen) (err error) {
-		key, err = c.destination(ctx, e, s, to, revision)
+	o.check = func(ctx context.Context, c *clients, e inspect.Election) (err error) {
+		key, err = c.destination(ctx, e, to, revision)
 		identity = e.Identity(to)
 		return err
 	}
@@ -99,12 +99,12 @@ func (p *Program) stepDown() *cobra.Command {
 	o.describe = func(e inspect.Election) string {
 		return fmt.Sprintf("%s will stop its work and release the lock; it will not campaign again for %v%s", e.Holder, coolDown, warning)
 	}
-	o.check = func(_ context.Context, _ *clients, e inspect.Election, s *seen) error {
+	o.check = func(_ context.Context, _ *clients, e inspect.Election) error {
 		gap := min(coolDown, time.Duration(e.LeaseSeconds)*time.Second) // after a lease without a leader it campaigns again
-		switch known := s.knows(e); {
+		switch known := e.Known(); {
 		case e.Replaceable():
 		case known && !force:
-			return withCode(Refused, "no other candidate of %s can lead for %v (candidates: %s); to step down nevertheless, use --force", e.Name, gap, diagnosis.Others(e, known, false))
+			return withCode(Refused, "no other candidate of %s can lead for %v (candidates: %s); to step down nevertheless, use --force", e.Name, gap, diagnosis.Others(e, false))
 		case known:
 			warning = fmt.Sprintf("; no other candidate can lead for %v", gap)
 		default:
@@ -139,7 +139,7 @@ func (p *Program) resume() *cobra.Command {
 	o := &order{
 		anyHolder: true,
 		describe:  func(e inspect.Election) string { return "rank will be in effect again for " + e.Name },
-		check: func(_ context.Context, _ *clients, e inspect.Election, _ *seen) error {
+		check: func(_ context.Context, _ *clients, e inspect.Election) error {
 			if e.Hold == nil {
 				return withCode(Refused, "election %s has no hold to remove", e.Name)
 			}
@@ -156,7 +156,7 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 	if err != nil {
 		return err
 	}
-	found, s, err := p.one(ctx, c, name, k8sleaderelection.DefaultRevision{})
+	found, _, err := p.one(ctx, c, name, k8sleaderelection.DefaultRevision{})
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 		return err
 	}
 	if o.check != nil {
-		if err := o.check(ctx, c, e, s); err != nil {
+		if err := o.check(ctx, c, e); err != nil {
 			return err
 		}
 	}
@@ -313,23 +313,18 @@ func (c *clients) requester(ctx context.Context) string {
 }
 
 // destination returns the key of the candidate to, or an error if the candidate cannot lead.
-func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, to, revision string) (key string, _ error) {
+func (c *clients) destination(ctx context.Context, e inspect.Election, to, revision string) (key string, _ error) {
 	if to == e.Holder {
 		return "", withCode(Refused, "%s leads already; to keep it, use pause", to)
 	}
-	var there []string
 	var found *inspect.Candidate
-	for i, candidate := range e.Candidates {
-		switch {
-		case candidate.Identity == to:
-			found = &e.Candidates[i]
-		case candidate.Identity != e.Holder && !candidate.Late:
-			there = append(there, candidate.Identity)
-		}
+	if i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity == to }); i >= 0 {
+		found = &e.Candidates[i]
 	}
+	there := identities(e.Candidates, func(c inspect.Candidate) bool { return c.Identity != to && c.Identity != e.Holder && !c.Late })
 	others := cmp.Or(strings.Join(there, ", "), "none except the leader")
 	switch {
-	case found == nil && s.knows(e):
+	case found == nil && e.Known():
 		return "", withCode(NotFound, "%s is no candidate of %s; candidates: %s", to, e.Name, others)
 	case found != nil && !found.Warm:
 		return "", withCode(Refused, "the caches of %s are not warm yet; candidates: %s", to, others)
@@ -377,15 +372,4 @@ func (c *clients) alive(ctx context.Context, namespace, name string) (*corev1.Po
 		return nil, withCode(Refused, "pod %s is terminating or has ended; use another: kubectl -n %s get pods", name, namespace)
 	}
 	return pod, nil
-}
-
-func (p *Program) completeCandidates(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return p.offer(cmd, true, func(e inspect.Election) (pods []string) {
-		for _, c := range e.Candidates {
-			if (len(args) == 0 || e.Name == args[0]) && c.Identity != e.Holder {
-				pods = append(pods, c.Identity)
-			}
-		}
-		return pods
-	})
 }

@@ -59,14 +59,14 @@ func (p *Program) showPlan(ctx context.Context, c *clients, out *output, revisio
 	}
 	plans := make([]planned, 0, len(all))
 	for _, e := range all {
-		plans = append(plans, planned{Holder: e.Holder, Outcome: e.If(d, s.knows(e)), election: e})
+		plans = append(plans, planned{Holder: e.Holder, Outcome: e.If(d), election: e})
 	}
 	if !out.table() {
 		return printList(p.Out, out, plans, func(plan planned) (*unstructured.Unstructured, error) {
 			return object("Plan", plan.election.Namespace, plan.election.Name, plan)
 		})
 	}
-	p.tellPlans(plans, s, revision)
+	p.tellPlans(plans, revision)
 	return nil
 }
 
@@ -74,20 +74,17 @@ func (p *Program) showPlan(ctx context.Context, c *clients, out *output, revisio
 func runs(revision string, all []inspect.Election, s *seen) error {
 	var there []string
 	for _, e := range all {
-		there = append(there, e.Revision)
-		for _, c := range e.Candidates {
-			there = append(there, c.Revision())
-		}
+		there = append(there, revisionsOf(e)...)
 	}
 	slices.Sort(there)
-	there = slices.DeleteFunc(slices.Compact(there), func(s string) bool { return s == "" })
+	there = slices.Compact(there)
 	if len(s.members) == 0 || slices.Contains(there, revision) {
 		return nil
 	}
 	return withCode(NotFound, "no candidate has revision %s (revisions: %s); install it first", revision, cmp.Or(strings.Join(there, ", "), "none"))
 }
 
-func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
+func (p *Program) tellPlans(plans []planned, revision string) {
 	var rows [][]cell
 	moves := 0
 	may := 0

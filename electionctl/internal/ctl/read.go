@@ -137,9 +137,6 @@ type seen struct {
 	at     time.Time
 }
 
-// knows reports whether all candidates of an election are known.
-func (s *seen) knows(e inspect.Election) bool { return e.Known(s.members[e.Namespace]) }
-
 // look reads all locks, or those with a name, in two requests: the Leases, which include members, and the metadata of ConfigMaps.
 // One of both may be forbidden.
 func (c *clients) look(ctx context.Context, namespace string, name ...string) (*seen, error) {
@@ -242,7 +239,7 @@ func (p *Program) elections(ctx context.Context, c *clients, d k8sleaderelection
 	for _, err := range s.unread {
 		fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: %v: elections with such locks are missing", err)))
 	}
-	return inspect.Elections(s.locks, s.candidates, d), s, nil
+	return inspect.Elections(s.locks, s.candidates, s.members, d), s, nil
 }
 
 // nothing returns an error for a namespace without elections. It names the namespaces that have some.
@@ -258,7 +255,7 @@ func (p *Program) nothing(ctx context.Context, c *clients, s *seen) error {
 	}
 	others := map[string]bool{}
 	if all, err := c.look(ctx, metav1.NamespaceAll); err == nil {
-		for _, e := range inspect.Elections(all.locks, nil, k8sleaderelection.DefaultRevision{}) {
+		for _, e := range inspect.Elections(all.locks, nil, nil, k8sleaderelection.DefaultRevision{}) {
 			others[e.Namespace] = true
 		}
 	}
