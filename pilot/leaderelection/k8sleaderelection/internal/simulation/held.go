@@ -50,7 +50,7 @@ func (w *world) addInner() {
 		return
 	}
 	m := w.mode
-	m.Peers, m.Flips, m.Stops, m.Pauses, m.Fail, m.Held = 0, 0, 0, 0, 0, 0
+	m.Peers, m.Flips, m.Stops, m.Pauses, m.Unfits, m.Held = 0, 0, 0, 0, 0, 0
 	in := &world{Options: w.Options, rng: rand.New(rand.NewPCG(w.Seed, 0x68656c64)), mode: m, outer: w, timing: w.timing, syncWait: w.syncWait, refuses: w.refuses}
 	w.inner = in
 	in.result.Mode = w.mode.Name
@@ -120,7 +120,7 @@ func (p *process) setCampaign(a core.Action) {
 	switch {
 	case a.Run && !p.work:
 		p.startWork()
-		p.releaseBy, p.over = 0, false
+		p.releaseBy, p.over, p.leaves = 0, false, false
 		p.bar(false)
 	case !a.Run && p.work:
 		p.work = false
@@ -178,11 +178,20 @@ func (p *process) receiveBar(barred bool) {
 	p.input(core.Input{Kind: core.Bar, Barred: barred}, view{})
 }
 
+// leave ends the campaign of the outer process with an error, because a run function failed, or the store rejects the acquisition or
+// the reads of the inner lock.
+func (p *process) leave() {
+	if o := p.outside(); o != nil && o.work && !o.leaves {
+		o.leaves = true
+		o.bar(true)
+	}
+}
+
 // innerChanged ends the campaign when the inner process is idle. While the outer lock can be released, it waits for the release of the
 // inner lock.
 func (p *process) innerChanged() {
 	o := p.outside()
-	if o == nil || p.ended || o.ended || o.work || !o.alive || !p.barred || p.alive || p.work {
+	if o == nil || p.ended || o.ended || o.work && !o.leaves || !o.alive || !p.barred || p.alive || p.work {
 		return
 	}
 	if o.releaseBy == 0 {
@@ -190,6 +199,11 @@ func (p *process) innerChanged() {
 		p.w.at(o.releaseBy, func() { p.n.run(p.innerChanged) })
 	}
 	if p.s.Phase != core.Following && o.gate != (core.Validity{}) && p.w.now < o.releaseBy {
+		return
+	}
+	if o.work {
+		o.leaves, o.stopAsked = false, true
+		o.input(core.Input{Kind: core.StepDown}, view{})
 		return
 	}
 	o.campaignEnds()
@@ -246,6 +260,7 @@ type composition struct {
 	told      bool // the inner process has received the latest bar
 	bars      bool // that one
 	over      bool // the campaign of the outer process has ended
+	leaves    bool // the campaign of the outer process ends with an error
 	unstarted bool // run functions that have not started will return
 }
 

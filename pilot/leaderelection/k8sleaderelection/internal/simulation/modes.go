@@ -127,13 +127,13 @@ var Modes = []Mode{
 		Name: "witness", Ranked: true, Witness: 0.8, Losses: 3, Flips: 3, Stops: 16, Edits: 3, Pauses: 2, Orders: 1, Cuts: 2,
 		Net: 0.05, Late: 0.05, Forbidden: 0.1, LateStart: 0.3,
 	},
-	{Name: "held", Ranked: true, Held: 0.7, Peers: 0.3, Flips: 4, Stops: 10, Labels: 2, LateStart: 0.3},
+	{Name: "held", Ranked: true, Held: 0.7, Peers: 0.3, Flips: 4, Stops: 10, Unfits: 4, Labels: 2, LateStart: 0.3},
 	{
 		Name: "held-bad", Ranked: true, Held: 0.7, Peers: 0.2, Flips: 4, Stops: 8, Edits: 2, Pauses: 3, Outages: 3, Cuts: 3,
 		Net: 0.06, Drop: 0.05, Late: 0.08, Forbidden: 0.1, Fail: 0.1, LateStart: 0.3,
 	},
 	{
-		Name: "held-new", Ranked: true, Held: 1, NewOnly: 2, Flips: 4, Stops: 10, Pauses: 3, Outages: 3, Cuts: 3,
+		Name: "held-new", Ranked: true, Held: 1, NewOnly: 2, Flips: 4, Stops: 10, Unfits: 4, Pauses: 3, Outages: 3, Cuts: 3,
 		Net: 0.06, Drop: 0.05, Late: 0.08, Forbidden: 0.1, Fail: 0.1, LateStart: 0.3,
 	},
 	{Name: "slow", Slow: true, Stops: 6, LateStart: 0.2},

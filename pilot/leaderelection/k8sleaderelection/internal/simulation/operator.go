@@ -94,6 +94,9 @@ func (w *world) unfitSome() {
 }
 
 func (w *world) fitness(p *process, unfit bool) {
+	if in := p.n.inner; in != nil && in.p != nil {
+		in.p.w.fitness(in.p, unfit)
+	}
 	p.unfit = unfit
 	p.n.run(func() {
 		if !p.ended && p.seen.unfit != p.unfit {

@@ -237,6 +237,7 @@ func (p *process) startWork() {
 					p.w.tracef("%s: a run function fails", p)
 					p.stopAsked = true
 					p.input(core.Input{Kind: core.StepDown}, view{})
+					p.leave()
 				}
 			})
 		})
