@@ -119,7 +119,10 @@ func (set *settings) usePrograms(bin string) {
 func (set settings) checkFiles() error {
 	o := set.rollout
 	files := map[string]string{
-		o.Pilot: "make build", o.Dataplane: "make build", o.Helm: "make build", set.electionctl: "make build", filepath.Join(o.Charts, "pilot", "Chart.yaml"): "git checkout deploy/charts",
+		o.Pilot: "make build", o.Dataplane: "make build", o.Helm: "make build", filepath.Join(o.Charts, "pilot", "Chart.yaml"): "git checkout deploy/charts",
+	}
+	if set.command == "run" {
+		files[set.electionctl] = "make build"
 	}
 	if o.Coordinated {
 		files[o.Images[olderImage]] = "make pilot-versions"
