@@ -20,19 +20,19 @@ type Run func(ctx context.Context, verb string, config install.Config, out io.Wr
 
 // Options configure the command for a program.
 type Options struct {
-	// Features are the defaults of the flags. Wrong is the error of reading them.
-	Features features.Features
-	Wrong    error
-	// Run executes the verbs, for example with Do.
+	// Run executes the verbs. The default is Do.
 	Run Run
 	// Connect sets the API server and the namespace of the control plane, if the program has its own flags for them.
 	// If nil, the command adds such flags.
 	Connect func(config *install.Config) error
 }
 
-// Command returns the command with its verbs.
+// Command returns the command with its verbs. The environment has the defaults of the flags.
 func Command(options Options) *cobra.Command {
-	env := options.Features
+	env, wrong := features.FromEnv()
+	if options.Run == nil {
+		options.Run = Do
+	}
 	config := &install.Config{Elections: bootstrap.FencedElections(bootstrap.Config{
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController,
 	})}
@@ -44,9 +44,9 @@ func Command(options Options) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	options.flags(root.PersistentFlags(), config)
+	options.flags(root.PersistentFlags(), config, env)
 
-	does := options.verb(config)
+	does := options.verb(config, wrong)
 	installCmd := does("install", "Install or update the fence and wait until it is in effect")
 	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "maximum time to wait until the fence is in effect; 0 does not wait and does not test it")
 	installCmd.Flags().BoolVar(&config.Replace, "replace", false, "replace guards of another set for the same locks, or of this set for other service accounts")
@@ -71,14 +71,14 @@ func Command(options Options) *cobra.Command {
 }
 
 // flags adds the flags of all verbs.
-func (o Options) flags(f *pflag.FlagSet, config *install.Config) {
+func (o Options) flags(f *pflag.FlagSet, config *install.Config, env features.Features) {
 	if o.Connect == nil {
-		Cluster(f, &config.Kubernetes, o.Features)
-		f.StringVar(&config.Namespace, "namespace", o.Features.PodNamespace, "namespace of the control plane and its locks (POD_NAMESPACE)")
+		Cluster(f, &config.Kubernetes, env)
+		f.StringVar(&config.Namespace, "namespace", env.PodNamespace, "namespace of the control plane and its locks (POD_NAMESPACE)")
 	}
 	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace)")
 	f.StringVarP(&config.File, "file", "f", "", "YAML file with declarations (default the elections of pilot server)")
-	f.StringVar(&config.Lock, "lock", o.Features.ElectionLock, "kind of the lock objects: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")
+	f.StringVar(&config.Lock, "lock", env.ElectionLock, "kind of the lock objects: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")
 	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "service accounts of the servers, as name or namespace/name; {revision} is replaced by each revision (default pilot-{revision})")
 	f.StringSliceVar(&config.Others, "other-service-account", nil, "further service accounts that may hold the locks, as name or namespace/name; a * at the end matches any suffix. Their other writes are not guarded")
 	f.StringSliceVar(&config.Revisions, "revisions", nil, "revisions that exist, for elections per revision and for {revision}")
@@ -97,11 +97,11 @@ func Cluster(f *pflag.FlagSet, to *kube.Source, env features.Features) {
 }
 
 // verb returns a function that creates the command of a verb.
-func (o Options) verb(config *install.Config) func(verb, short string) *cobra.Command {
+func (o Options) verb(config *install.Config, wrong error) func(verb, short string) *cobra.Command {
 	return func(verb, short string) *cobra.Command {
 		return &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Wrong != nil {
-				return o.Wrong
+			if wrong != nil {
+				return wrong
 			}
 			if o.Connect != nil {
 				if err := o.Connect(config); err != nil {

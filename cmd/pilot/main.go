@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	os.Exit(run(programs{serve: supervised, fence: fencecommand.Do}))
+	os.Exit(run(programs{serve: supervised}))
 }
 
 // run returns the exit code, so that deferred calls run before main exits.
@@ -33,7 +33,7 @@ func run(start programs) int {
 	return 0
 }
 
-// programs has the functions that the commands call.
+// programs has the functions that the commands call. fence is optional.
 type programs struct {
 	serve func(context.Context, bootstrap.Config) error
 	fence fencecommand.Run
@@ -51,7 +51,7 @@ func command(start programs) *cobra.Command {
 	}
 	root.SetGlobalNormalizationFunc(istioNames)
 	root.AddCommand(
-		serverCommand(flags, wrong, start.serve), witnessCommand(flags), fencecommand.Command(fencecommand.Options{Features: flags, Wrong: wrong, Run: start.fence}),
+		serverCommand(flags, wrong, start.serve), witnessCommand(flags), fencecommand.Command(fencecommand.Options{Run: start.fence}),
 		featuresCommand(), versionCommand(),
 	)
 	return root

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"incumbent.dev/incumbent/cmd/fencecommand"
 	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
@@ -20,7 +19,7 @@ import (
 // pilot runs a command line and returns its output.
 func pilot(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	root := command(programs{serve: serve, fence: fencecommand.Do})
+	root := command(programs{serve: serve})
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetArgs(args)
@@ -37,7 +36,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestOutputError(t *testing.T) {
 	for _, args := range [][]string{{"features"}, {"version"}, {"version", "-o", "json"}, {"fence", "render", "--revisions=only"}} {
-		root := command(programs{serve: serve, fence: fencecommand.Do})
+		root := command(programs{serve: serve})
 		root.SetOut(full{})
 		root.SetArgs(args)
 		if err := root.ExecuteContext(t.Context()); !errors.Is(err, errFull) {

@@ -39,8 +39,16 @@ func isOneOf(users []string) string { return "request.userInfo.username in " + q
 
 // annotation returns an annotation of an object, or "". The object may be null.
 func annotation(object, key string) string {
-	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.annotations) && %[2]s in %[1]s.metadata.annotations ? %[1]s.metadata.annotations[%[2]s] : ''",
-		object, quote(key))
+	return fmt.Sprintf("%s ? %s : ''", hasAnnotation(object, key), annotationOf(object, key))
+}
+
+func hasAnnotation(object, key string) string {
+	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.annotations) && %[2]s in %[1]s.metadata.annotations", object, quote(key))
+}
+
+// annotationOf returns an annotation of an object for which hasAnnotation is true.
+func annotationOf(object, key string) string {
+	return object + ".metadata.annotations[" + quote(key) + "]"
 }
 
 // recordBegin is the text of the record of a ConfigMap before the holder.
@@ -106,7 +114,7 @@ func (s single) leads(object string) string {
 	if s.Lock == record.Lease {
 		return fmt.Sprintf("%s && %[2]s != null && has(%[2]s.spec) && has(%[2]s.spec.holderIdentity) && %[3]s", boundToPod, object, s.isPod(object+".spec.holderIdentity", writer))
 	}
-	return fmt.Sprintf(`%s && !%s.contains('"') && %s && %s.startsWith(%s + %[2]s + '"')`, boundToPod, writer, hasRecord(object), recordOf(object), quote(recordBegin))
+	return fmt.Sprintf(`%s && !%s.contains('"') && %s && %s.startsWith(%s + %[2]s + '"')`, boundToPod, writer, hasAnnotation(object, k8sresourcelock.LeaderElectionRecordAnnotationKey), annotationOf(object, k8sresourcelock.LeaderElectionRecordAnnotationKey), quote(recordBegin))
 }
 
 // isPod is true if a holder is the pod. The holder has the name of the pod or, in a coordinated election, of its LeaseCandidate.
@@ -116,15 +124,6 @@ func (s single) isPod(holder, pod string) string {
 		return same
 	}
 	return fmt.Sprintf("(%s || %s == %s + %s)", same, holder, pod, quote("."+s.Name))
-}
-
-// recordOf is the record of a ConfigMap for which hasRecord is true.
-func recordOf(object string) string {
-	return object + ".metadata.annotations[" + quote(k8sresourcelock.LeaderElectionRecordAnnotationKey) + "]"
-}
-
-func hasRecord(object string) string {
-	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.annotations) && %[2]s in %[1]s.metadata.annotations", object, quote(k8sresourcelock.LeaderElectionRecordAnnotationKey))
 }
 
 // plainForm matches the record of a renewal: canonical form, days that exist in each month, and transitions below the maximum. A record with
@@ -151,8 +150,9 @@ func (s single) renewal() string {
 		clauses = append(clauses, "has(object.spec.renewTime) && has(oldObject.spec.renewTime) && object.spec.renewTime != oldObject.spec.renewTime",
 			sameField("metadata.annotations"))
 	} else {
-		before, after := recordOf("oldObject"), recordOf("object")
-		clauses = append(clauses, hasRecord("object"), before+" != "+after,
+		const key = k8sresourcelock.LeaderElectionRecordAnnotationKey
+		before, after := annotationOf("oldObject", key), annotationOf("object", key)
+		clauses = append(clauses, hasAnnotation("object", key), before+" != "+after,
 			fmt.Sprintf("%[1]s.size() <= %[2]d && %[1]s.matches(%[3]s)", after, plainSize, quote(plainForm)),
 			fmt.Sprintf("%[1]s == %[2]s.replace(%[2]s.find(%[3]s), %[1]s.find(%[3]s))", before, after, quote(`"renewTime":"[^"]*"`)),
 			"object.metadata.annotations.size() == oldObject.metadata.annotations.size()",

@@ -5,13 +5,11 @@ import (
 
 	"incumbent.dev/incumbent/cmd/fencecommand"
 	"incumbent.dev/incumbent/internal/fence/install"
-	"incumbent.dev/incumbent/pkg/features"
 )
 
 // fence returns pilot's command of that name with kubectl's connection flags.
 func (p *Program) fence() *cobra.Command {
-	env, wrong := features.FromEnv()
-	cmd := fencecommand.Command(fencecommand.Options{Features: env, Wrong: wrong, Run: fencecommand.Do, Connect: func(config *install.Config) (err error) {
+	cmd := fencecommand.Command(fencecommand.Options{Connect: func(config *install.Config) (err error) {
 		if *p.flags.Namespace != "" {
 			config.Namespace = *p.flags.Namespace
 		}
