@@ -6,7 +6,6 @@ import (
 	"syscall"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,11 +64,7 @@ func (o *operator) handledBy(t *testing.T, pod string) {
 // makeDefault changes the default revision.
 func (o *operator) makeDefault(t *testing.T, revision string) {
 	t.Helper()
-	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istio-revision-tag-default"}}
-	err := cluster.Edit(t.Context(), o.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(), hook,
-		func(hook *admissionv1.MutatingWebhookConfiguration) {
-			hook.Labels = map[string]string{"istio.io/rev": revision}
-		})
+	_, err := cluster.SetRevision(t.Context(), o.client.Kube(), "istio-revision-tag-default", revision)
 	harness.Must(t, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -32,8 +33,11 @@ type Flow struct {
 	CutAfter int64
 }
 
-// Silent discards all bytes of both directions.
-var Silent = Fate{Up: Flow{Vanish: true}, Down: Flow{Vanish: true}}
+// Silent discards all bytes of both directions. Stalled holds them, so that they arrive later, as with TCP.
+var (
+	Silent  = Fate{Up: Flow{Vanish: true}, Down: Flow{Vanish: true}}
+	Stalled = Fate{Up: Flow{Stall: true}, Down: Flow{Stall: true}}
+)
 
 // Relay listens on a loopback address. Its methods are safe for concurrent use.
 type Relay struct {
@@ -69,6 +73,17 @@ func Insert(ctx context.Context, config *rest.Config, further ...string) (*Relay
 	return r, nil
 }
 
+// For returns a relay for the configuration that is closed when the test ends.
+func For(t testing.TB, config *rest.Config) *Relay {
+	t.Helper()
+	r, err := Insert(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
 // Addr returns the listen address.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
@@ -83,6 +98,12 @@ func (r *Relay) Close() error {
 	err := r.listener.Close()
 	r.all.Wait()
 	return err
+}
+
+// All sets the fate of existing and new connections.
+func (r *Relay) All(f Fate) {
+	r.Coming(f)
+	r.Present(f)
 }
 
 // Coming sets the fate of new connections.

@@ -82,10 +82,7 @@ const account = "pilot"
 func (s *stage) pod(name string) *process {
 	s.Helper()
 	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules})
-	through, err := relay.Insert(s.Context(), config)
-	harness.Must(s, err)
-	s.Cleanup(func() { _ = through.Close() })
-	p := &process{s: s, name: name, relay: through, config: config, access: filepath.Join(s.TempDir(), "kubeconfig")}
+	p := &process{s: s, name: name, relay: relay.For(s, config), config: config, access: filepath.Join(s.TempDir(), "kubeconfig")}
 	p.token(config.BearerToken)
 	return p
 }

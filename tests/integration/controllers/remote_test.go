@@ -72,7 +72,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	home := west.Namespace(t)
 	inWest, inEast := west.Client(t), east.Client(t)
 	sameNamespace(t, inEast, home)
-	put(t, inEast, tagging.DefaultTagWebhook(""), rev("stable"))
+	east.SetRevision(t, tagging.DefaultTagWebhook(""), "stable")
 	file := remoteKubeconfig(t, east, home)
 	ofWest, ofEast := certificate(t), certificate(t)
 	remote := serve(t, pilotIdentity(t, west, home, "pod-of-west"), home, "pod-of-west", "stable", bundleFile(t, ofWest), func(config *bootstrap.Config) {

@@ -80,7 +80,7 @@ func TestServer_TwoRevisions(t *testing.T) {
 			c := cluster.Shared(t)
 			admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 			webhook := tagging.DefaultTagWebhook("")
-			put(t, admin, webhook, rev("stable"))
+			c.SetRevision(t, webhook, "stable")
 			replicas := map[string]*replica{}
 			for _, name := range []string{"stable", "canary"} {
 				pod := "pod-of-" + name
@@ -115,7 +115,7 @@ func TestServer_TwoRevisions(t *testing.T) {
 			if now := state(t, canary, ""); now.Process.Identity != "pod-of-canary" || now.Process.Key != "canary" || now.Process.Phase != "following" {
 				t.Errorf("state of canary: %+v", now)
 			}
-			put(t, admin, webhook, rev("canary"))
+			c.SetRevision(t, webhook, "canary")
 			leads("canary")
 			await(t, "a handover is counted", func() bool {
 				return stable.Metric(t, terms("ended", "handing-over")) == "1" && canary.Metric(t, terms("began", "nominated")) == "1"

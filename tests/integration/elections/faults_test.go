@@ -14,12 +14,10 @@ import (
 func TestConnections_SomeFail(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func(*relay.Relay){
-		"silent":               func(r *relay.Relay) { r.Present(relay.Silent) },
-		"half-open, up lost":   func(r *relay.Relay) { r.Present(relay.Fate{Up: relay.Flow{Vanish: true}}) },
-		"half-open, down lost": func(r *relay.Relay) { r.Present(relay.Fate{Down: relay.Flow{Vanish: true}}) },
-		"stalled": func(r *relay.Relay) {
-			r.Present(relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}})
-		},
+		"silent":                 func(r *relay.Relay) { r.Present(relay.Silent) },
+		"half-open, up lost":     func(r *relay.Relay) { r.Present(relay.Fate{Up: relay.Flow{Vanish: true}}) },
+		"half-open, down lost":   func(r *relay.Relay) { r.Present(relay.Fate{Down: relay.Flow{Vanish: true}}) },
+		"stalled":                func(r *relay.Relay) { r.Present(relay.Stalled) },
 		"reset":                  (*relay.Relay).Reset,
 		"cut in mid-body":        func(r *relay.Relay) { r.Present(relay.Fate{Down: relay.Flow{CutAfter: 150}}) },
 		"new connections silent": func(r *relay.Relay) { r.Coming(relay.Silent) },
@@ -41,7 +39,7 @@ func TestConnections_AllFail(t *testing.T) {
 	a := x.worker("a").lead(t)
 	b := x.candidate("b", "stable").start(t)
 	harness.Until(t, "b follows", b.follows("a"))
-	a.cutOff()
+	a.relay.All(relay.Silent)
 	harness.Until(t, "b leads", b.Live)
 	if err := a.Gate().Check(); err == nil || a.Live() || a.IsLeader() {
 		t.Errorf("a leads %v, its gate returns %v", a.IsLeader(), err)

@@ -7,10 +7,7 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/tagging"
@@ -160,17 +157,5 @@ func (c *candidate) follows(leader string) func() bool {
 // setDefault sets the default revision in the namespace of the fixture, so that tests run in parallel.
 func (x *fixture) setDefault(revision string) {
 	x.Helper()
-	client := x.cluster.Client(x).Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	name := tagging.DefaultTagWebhook(x.namespace)
-	err := cluster.Edit(x.Context(), client, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}},
-		func(hook *admissionv1.MutatingWebhookConfiguration) {
-			hook.Labels = map[string]string{"istio.io/rev": revision}
-		})
-	harness.Must(x, err)
-	x.Cleanup(func() { // the webhook is in no namespace
-		err := client.Delete(context.WithoutCancel(x.Context()), name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			x.Error(err)
-		}
-	})
+	x.cluster.SetRevision(x, tagging.DefaultTagWebhook(x.namespace), revision)
 }

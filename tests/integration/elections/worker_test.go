@@ -35,16 +35,10 @@ type worker struct {
 func (x *fixture) worker(name string, options ...func(*leaderelection.Config)) *worker {
 	x.Helper()
 	config := x.config(name)
-	through, err := relay.Insert(x.Context(), config)
-	harness.Must(x, err)
-	x.Cleanup(func() {
-		if err := through.Close(); err != nil {
-			x.Error(err)
-		}
-	})
+	through := relay.For(x, config)
 	w := &worker{relay: through, candidate: x.candidateAt(name, "stable", config, options...)}
 	w.AddRunContext(w.writes)
-	_, err = x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workMap}}, metav1.CreateOptions{})
+	_, err := x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workMap}}, metav1.CreateOptions{})
 	harness.Must(x, err)
 	return w
 }
@@ -54,18 +48,11 @@ func (w *worker) lead(t *testing.T) *worker {
 	t.Helper()
 	w.start(t)
 	t.Cleanup(func() { // before the candidate is stopped
-		w.relay.Present(relay.Fate{})
-		w.relay.Coming(relay.Fate{})
+		w.relay.All(relay.Fate{})
 		w.relay.Reset()
 	})
 	harness.Until(t, w.name+" leads and writes", func() bool { return w.IsLeader() && w.written.Load() > 2 })
 	return w
-}
-
-// cutOff makes all connections of the worker silent.
-func (w *worker) cutOff() {
-	w.relay.Present(relay.Silent)
-	w.relay.Coming(relay.Silent)
 }
 
 // renewed returns the number of renewals that succeeded.

@@ -59,8 +59,8 @@ var faults = map[string]func(*stage) (end func()){
 	},
 	"partition": func(s *stage) func() {
 		s.follower = s.start("second", stable)
-		s.leader.stall(true)
-		return func() { s.leader.stall(false) }
+		s.leader.relay.All(relay.Stalled)
+		return func() { s.leader.relay.All(relay.Fate{}) }
 	},
 	"stop": func(s *stage) func() {
 		s.follower = s.start("second", stable)
@@ -164,13 +164,6 @@ type process struct {
 	relay *relay.Relay
 }
 
-// stall stops or continues all bytes of both directions. They arrive later, as with TCP.
-func (p *process) stall(on bool) {
-	fate := relay.Fate{Up: relay.Flow{Stall: on}, Down: relay.Flow{Stall: on}}
-	p.relay.Coming(fate)
-	p.relay.Present(fate)
-}
-
 // start starts a candidate.
 func (s *stage) start(pod, revision string) *process {
 	s.t.Helper()
@@ -190,11 +183,7 @@ func (s *stage) start(pod, revision string) *process {
 	}
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	identity := s.cluster.Identity(s.t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: all, ClusterRules: all})
-	p := &process{order: order{s.library, spec, pod}}
-	var err error
-	p.relay, err = relay.Insert(s.t.Context(), identity)
-	harness.Must(s.t, err)
-	s.t.Cleanup(func() { _ = p.relay.Close() })
+	p := &process{order: order{s.library, spec, pod}, relay: relay.For(s.t, identity)}
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
 	harness.Must(s.t, cluster.WriteKubeconfig(kubeconfig, identity, s.namespace))
 	text, err := json.Marshal(p.order)

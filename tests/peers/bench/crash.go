@@ -18,9 +18,7 @@ var cuts = []struct {
 }{
 	{Refused, (*electors.Member).Cut},
 	{Swallowed, func(leader *electors.Member) {
-		stalled := relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}}
-		leader.Relay.Coming(stalled)
-		leader.Relay.Present(stalled)
+		leader.Relay.All(relay.Stalled)
 	}},
 }
 

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -70,16 +68,9 @@ func (m *Member) End() {
 // DefaultTag is the webhook with the default revision.
 const DefaultTag = "istio-revision-tag-default"
 
-const revisionLabel = "istio.io/rev"
-
 // SetDefault sets the default revision and returns when its request was sent.
 func SetDefault(ctx context.Context, admin kubernetes.Interface, revision string) (sent time.Time, err error) {
-	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: DefaultTag}}
-	err = cluster.Edit(ctx, admin.AdmissionregistrationV1().MutatingWebhookConfigurations(), hook, func(hook *admissionv1.MutatingWebhookConfiguration) {
-		hook.Labels = map[string]string{revisionLabel: revision}
-		sent = time.Now()
-	})
-	if err != nil {
+	if sent, err = cluster.SetRevision(ctx, admin, DefaultTag, revision); err != nil {
 		return sent, fmt.Errorf("set default revision %s: %w", revision, err)
 	}
 	return sent, nil

@@ -85,17 +85,15 @@ type stage struct {
 // member is a candidate in its own process, which reaches the API server through a relay.
 type member struct{ *electors.Member }
 
-// The fates of the connections of a member. Bytes that were stalled arrive later, as with TCP.
+// Further fates of the connections of a member.
 var (
-	open    = relay.Fate{}
-	reset   = relay.Fate{Up: relay.Flow{CutAfter: 1}} // also new connections
-	stalled = relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}}
+	open  = relay.Fate{}
+	reset = relay.Fate{Up: relay.Flow{CutAfter: 1}} // also new connections
 )
 
 // connections sets the fate of the member's connections.
 func (m *member) connections(fate relay.Fate) {
-	m.Relay.Coming(fate)
-	m.Relay.Present(fate)
+	m.Relay.All(fate)
 	if fate == reset {
 		m.Relay.Reset()
 	}

@@ -32,7 +32,7 @@ func TestRelease(t *testing.T) {
 
 // The leader is cut off, and reconnected after a successor leads. Its late requests must do no harm.
 func TestCrash(t *testing.T) {
-	for name, fate := range map[string]relay.Fate{"reset": reset, "stalled": stalled} {
+	for name, fate := range map[string]relay.Fate{"reset": reset, "stalled": relay.Stalled} {
 		t.Run(name, func(t *testing.T) {
 			each(t, pairings, func(t *testing.T, s *stage, p pairing) {
 				first := s.enter(p.first, "first")
@@ -64,7 +64,7 @@ func TestPeerGrace(t *testing.T) {
 		grace := timing.Retry + 2*timing.Deadline - timing.Lease + time.Second
 		second := s.enter(p.second, "second", func(spec *electors.Spec) { spec.PeerGrace = grace })
 		s.joined(second)
-		first.connections(stalled)
+		first.connections(relay.Stalled)
 		s.leads(second)
 		s.stops(first)
 	})

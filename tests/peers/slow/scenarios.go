@@ -55,12 +55,9 @@ var scenarios = []scenario{
 		}
 		go func() {
 			leads(end)
-			stalled := relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}}
-			r.Coming(stalled)
-			r.Present(stalled)
+			r.All(relay.Stalled)
 			wait(end, 25*time.Second)
-			r.Coming(relay.Fate{})
-			r.Present(relay.Fate{})
+			r.All(relay.Fate{})
 		}()
 		return r.Made, nil
 	}},
