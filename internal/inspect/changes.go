@@ -42,7 +42,7 @@ func Changes(before, after *Election) (changes []string) {
 	}
 	switch {
 	case b.Request != nil && (a.Request == nil || differs(*a.Request, *b.Request)):
-		add("%s", requestWords(*b.Request))
+		add("%s", RequestText(*b.Request))
 	case a.Request != nil && b.Request == nil && a.Holder == b.Holder && a.Transitions == b.Transitions:
 		add("handover request removed")
 	}
@@ -95,13 +95,23 @@ func differs(a, b record.Request) bool {
 	return a != b
 }
 
-func requestWords(r record.Request) string {
+// RequestWord describes the state of a request.
+func RequestWord(r record.Request) string {
 	to := cmp.Or(r.Identity, "any candidate")
 	switch {
 	case r.Refused != "":
-		return "leader refused to hand over to " + to + ": " + r.Refused
+		return "refused handover to " + to
 	case r.Accepted:
-		return "leader accepted to hand over to " + to + " and is draining"
+		return "handing over to " + to
 	}
-	return fmt.Sprintf("handover to %s requested (%s, by %s)", to, r.Reason, cmp.Or(r.Requester, "?"))
+	return "handover to " + to + " requested"
+}
+
+// RequestText describes a request with its cause.
+func RequestText(r record.Request) string {
+	text := fmt.Sprintf("%s (%s, by %s)", RequestWord(r), r.Reason, cmp.Or(r.Requester, "?"))
+	if why := cmp.Or(r.Refused, r.Note); why != "" {
+		text += ": " + why
+	}
+	return text
 }

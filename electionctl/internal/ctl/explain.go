@@ -156,7 +156,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  alive        %s", liveWords[e.Live])
 	}
 	if r := e.Request; r != nil {
-		w.line("  request      %s (%s, by %s)%s", requestWord(e), r.Reason, cmp.Or(r.Requester, "?"), optional(": %s", cmp.Or(r.Refused, r.Note)))
+		w.line("  request      %s", inspect.RequestText(*r))
 	}
 	if h := e.Hold; h != nil {
 		w.line("  hold         %s for %s by %s%s", h.Reason, inspect.Seconds(h.Seconds), cmp.Or(h.Requester, "?"), optional(": %s", h.Note))

@@ -135,7 +135,7 @@ func stateCell(e inspect.Election, findings []diagnosis.Finding) cell {
 		}
 	}
 	if r := e.Request; r != nil {
-		words = append(words, requestWord(e))
+		words = append(words, inspect.RequestWord(*r))
 	}
 	if e.Hold != nil {
 		words = append(words, e.Hold.Reason)
@@ -145,18 +145,6 @@ func stateCell(e inspect.Election, findings []diagnosis.Finding) cell {
 		colour = red
 	}
 	return cell{text: strings.Join(words, ", "), colour: colour}
-}
-
-func requestWord(e inspect.Election) string {
-	r := e.Request
-	to := cmp.Or(r.Identity, "any candidate")
-	switch {
-	case r.Refused != "":
-		return "refused handover to " + to
-	case r.Accepted:
-		return "handing over to " + to
-	}
-	return "handover to " + to + " requested"
 }
 
 // stamp formats a time.
