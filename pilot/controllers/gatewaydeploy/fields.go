@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/tagging"
 )
 
 // defaultFields lists the fields that the overlay of a Gateway may change. Its author may have no other rights than to write Gateways
@@ -283,7 +285,7 @@ func same(patch, document any) bool {
 // reserved reports whether a label or annotation identifies an object, controls a tool or changes the security of Pods.
 func reserved(name string) bool {
 	domain := domainOf(name)
-	return name == "istio.io/rev" || name == formerGatewayLabel ||
+	return name == tagging.Label || name == formerGatewayLabel ||
 		inDomains(domain, reservedDomains) || inDomains(domain, injectionDomains)
 }
 

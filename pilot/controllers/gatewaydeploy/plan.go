@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -376,7 +377,7 @@ func (v view) values(called names) values {
 		"sidecar.istio.io/inject":   "false",
 		gateway.GatewayNameLabelKey: LabelValue(gw.Name), gateway.GatewayClassNameLabelKey: LabelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
 	})
-	podAnnotations[reconcile.RevisionLabel] = v.Revision
+	podAnnotations[tagging.Label] = v.Revision
 	ports := portsOf(gw)
 	var listen []string
 	for _, port := range ports[1:] {

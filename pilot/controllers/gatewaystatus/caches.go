@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -280,7 +281,7 @@ func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
 
 // pilotRevisions returns the revision and the tag of the Service of a control plane, or nothing for other Services.
 func pilotRevisions(o *corev1.Service) (all []string) {
-	for _, name := range []string{o.Labels[reconcile.RevisionLabel], o.Labels[tagLabel]} {
+	for _, name := range []string{o.Labels[tagging.Label], o.Labels[tagging.TagLabel]} {
 		if name != "" && o.Labels[gateway.GatewayNameLabelKey] == "" {
 			all = append(all, name)
 		}
@@ -295,7 +296,7 @@ func (c *caches) revised(revisions ...string) (all []key) {
 	}
 	for _, g := range c.gatewayCache.List() {
 		namespace := c.namespace(g.Namespace)
-		if namespace != nil && slices.Contains(revisions, reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[reconcile.RevisionLabel]) {
+		if namespace != nil && slices.Contains(revisions, reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[tagging.Label]) {
 			all = append(all, key{gatewayKind, g.Namespace, g.Name})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -101,7 +102,7 @@ func TestUnknownRevision(t *testing.T) {
 		v := usual(t, g)
 		v.revision = test.revision
 		if test.namespace != "" {
-			v.namespace("infra").Labels = map[string]string{reconcile.RevisionLabel: test.namespace}
+			v.namespace("infra").Labels = map[string]string{tagging.Label: test.namespace}
 		}
 		p := unknownRevision(v, g)
 		if got := p != nil; got != test.want || got && (p.Reason != reasonUnknownRevision || !strings.Contains(p.Message, "prod")) {

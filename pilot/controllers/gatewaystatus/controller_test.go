@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -286,12 +287,12 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		label := func(revision string) {
-			changed("gw", func(o *gateway.Gateway) { o.Labels = map[string]string{reconcile.RevisionLabel: revision} })(s)
+			changed("gw", func(o *gateway.Gateway) { o.Labels = map[string]string{tagging.Label: revision} })(s)
 		}
 		label("prod")
 		s.run(Config{}, func() {
 			s.wantProblems(1, 0)
-			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "pilot-prod", Labels: map[string]string{reconcile.RevisionLabel: "prod"}}})
+			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "pilot-prod", Labels: map[string]string{tagging.Label: "prod"}}})
 			s.wantProblems(1, 1)
 			label("misspelt")
 			s.wantProblems(2, 1)
@@ -300,7 +301,7 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 			s.wantProblems(2, 2)
 			label("elsewhere")
 			s.wantProblems(3, 2)
-			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "istiod", Labels: map[string]string{reconcile.RevisionLabel: "a", tagLabel: "elsewhere"}}})
+			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "istiod", Labels: map[string]string{tagging.Label: "a", tagging.TagLabel: "elsewhere"}}})
 			s.wantProblems(3, 3)
 		})
 	})

@@ -19,8 +19,6 @@ const (
 	gatewayKind = "Gateway"
 	serviceKind = "Service"
 	secretKind  = "Secret"
-	// tagLabel names a tag of the revision of a Service.
-	tagLabel = tagging.TagLabel
 )
 
 // view provides the objects of the cluster. It returns nil for missing objects.
@@ -86,11 +84,11 @@ func unknownRevision(v view, g *gateway.Gateway) *problem {
 	if namespace == nil || class == nil || class.Spec.ControllerName != reconcile.GatewayController || !v.isMine(metav1.ObjectMeta{}) {
 		return nil
 	}
-	revision := reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[reconcile.RevisionLabel]
+	revision := reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[tagging.Label]
 	if revision == "" || v.claimed(revision) {
 		return nil
 	}
-	return problemf(reasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, reconcile.RevisionLabel)
+	return problemf(reasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, tagging.Label)
 }
 
 // meta returns the metadata that is kept of all objects.
