@@ -72,38 +72,31 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 		return nil, err
 	}
 	l.setUnserved(false)
-	l.checkFailed.Store(l.fitness() != nil) // until the first fitness check
-	l.publisher.Store(publisher)
-	l.publishFitness()
+	e := l.elector.Load()
+	changed := e.Changed()
+	publisher.SetFit(l.fitness() == nil) // until the first fitness check
 	ctx, cancel := context.WithCancel(ctx)
 	var publishing sync.WaitGroup
 	publishing.Go(func() { _ = publisher.Run(ctx) }) // it logs its errors
-	publishing.Go(func() { l.publishBackOff(ctx) })
+	publishing.Go(func() { publishFitness(ctx, publisher, e, changed) })
 	return func() {
 		cancel()
 		publishing.Wait()
 	}, nil
 }
 
-// publishBackOff publishes a candidate as unfit while it does not campaign after a step-down, until ctx ends. Otherwise the coordinator
-// would name it again, and it would release the lock each time.
-func (l *LeaderElection) publishBackOff(ctx context.Context) {
-	e := l.elector.Load()
-	for ctx.Err() == nil {
-		changed := e.Changed()
-		l.backingOff.Store(e.Status().BackingOff)
-		l.publishFitness()
+// publishFitness publishes after each change whether this candidate should be named, until ctx ends. While a candidate does not campaign
+// after a step-down, it counts as unfit. Otherwise the coordinator would name it again, and it would release the lock each time.
+func publishFitness(ctx context.Context, p *coordination.Publisher, e *k8sleaderelection.LeaderElector, changed <-chan struct{}) {
+	for {
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			return
 		}
-	}
-}
-
-// publishFitness publishes whether this candidate should be named.
-func (l *LeaderElection) publishFitness() {
-	if p := l.publisher.Load(); p != nil {
-		p.SetFit(!l.checkFailed.Load() && !l.backingOff.Load())
+		changed = e.Changed() // before the status, so that no change is missed
+		now := e.Status()
+		p.SetFit(!now.Unfit && !now.BackingOff)
 	}
 }
 

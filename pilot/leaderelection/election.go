@@ -19,7 +19,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/hooks"
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -47,10 +46,6 @@ type LeaderElection struct {
 	lockClient  kubernetes.Interface // of the current or last run
 	running     atomic.Bool
 	warmed      atomic.Bool // in the current or last run
-	// publisher publishes the LeaseCandidate of the current or last run. It is nil if the election is not coordinated.
-	publisher atomic.Pointer[coordination.Publisher]
-	// checkFailed and backingOff are the reasons to publish it as unfit.
-	checkFailed, backingOff atomic.Bool
 	// followOnce adds the handler to a default watcher from which handlers cannot be removed.
 	followOnce sync.Once
 	registry   *registry               // elections in the same registry share clients and watches
@@ -240,17 +235,12 @@ func (l *LeaderElection) fitness() func(context.Context) error {
 	}
 	checks := slices.Clone(l.checks)
 	return func(ctx context.Context) error {
-		var err error
 		for _, check := range checks {
-			if err = check(ctx); err != nil {
-				break
+			if err := check(ctx); err != nil {
+				return err
 			}
 		}
-		if ctx.Err() == nil {
-			l.checkFailed.Store(err != nil)
-			l.publishFitness()
-		}
-		return err
+		return nil
 	}
 }
 

@@ -52,7 +52,7 @@ func TestElectorConfig(t *testing.T) {
 	l.shared = &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 	l.AddFitnessCheck(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
-	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"}
+	notOffered := []string{"KeyComparison", "Callbacks", "Coordinated", "Successor"}
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		name := v.Type().Field(i).Name
 		if v.Field(i).IsZero() != slices.Contains(notOffered, name) {

@@ -30,17 +30,14 @@ func New() *Cluster {
 	return &Cluster{store: locktest.NewStore(locktest.Lease), clients: map[string]*apiserver.Client{}}
 }
 
-// Clientset is a fake clientset of client-go, such as *fake.Clientset.
-type Clientset interface {
-	kubernetes.Interface
-	// PrependReactor adds a function that handles requests before the others.
-	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
-}
-
-// Election returns the election of a replica that has its objects in a fake clientset. As in production, writes of its Client fail
+// Election returns the election of a replica that has its objects in a fake clientset, such as *fake.Clientset. As in production, writes of its Client fail
 // with gate.ErrNotLeader outside the term. All replicas of a Cluster take part in the same election. Each has its own clientset.
 // For another Config, use New of package leaderelection with Config, KubeClient and GateFake.
-func (c *Cluster) Election(identity string, clientset Clientset) (*leaderelection.LeaderElection, error) {
+func (c *Cluster) Election(identity string, clientset interface {
+	kubernetes.Interface
+	clienttesting.FakeClient
+},
+) (*leaderelection.LeaderElection, error) {
 	election, err := leaderelection.New(KubeClient(clientset), c.Config(identity))
 	if err == nil {
 		GateFake(election.Gate(), clientset)

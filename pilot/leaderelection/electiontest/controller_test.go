@@ -13,6 +13,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // object is the ConfigMap that the controller writes.
@@ -33,7 +34,7 @@ func TestTerm(t *testing.T) {
 		t.Errorf("write in the term: %v, context: %v", err, ctx.Err())
 	}
 	end()
-	if err := write(t.Context(), clientset); !errors.Is(err, gate.ErrNotLeader) || !errors.Is(context.Cause(ctx), electiontest.ErrTermEnded) {
+	if err := write(t.Context(), clientset); !errors.Is(err, gate.ErrNotLeader) || !errors.Is(context.Cause(ctx), k8sleaderelection.ErrNotLeading) {
 		t.Errorf("write after the term: %v, context: %v", err, context.Cause(ctx))
 	}
 	if _, err := clientset.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {

@@ -2,7 +2,6 @@ package electiontest
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -20,9 +19,6 @@ func Clock() *k8sleaderelection.Clock {
 	return k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) })
 }
 
-// ErrTermEnded is the cause of the context of a Term that has ended.
-var ErrTermEnded = errors.New("the term has ended")
-
 // validity is longer than a test.
 const validity = 24 * time.Hour
 
@@ -37,7 +33,7 @@ func Term(t testing.TB) (ctx context.Context, g *gate.Gate, end func()) {
 	ctx, cancel := context.WithCancelCause(k8sleaderelection.ContextWithTerm(t.Context(), term))
 	end = sync.OnceFunc(func() {
 		g.Set(k8sleaderelection.Term{}, k8sleaderelection.Validity{})
-		cancel(ErrTermEnded)
+		cancel(k8sleaderelection.ErrNotLeading)
 	})
 	t.Cleanup(end)
 	return ctx, g, end
@@ -45,9 +41,7 @@ func Term(t testing.TB) (ctx context.Context, g *gate.Gate, end func()) {
 
 // GateFake makes a fake client, such as *fake.Clientset, reject writes with gate.ErrNotLeader while the gate is closed. Call it after the reactors of
 // the test were added. A fake clientset does not pass the context of a request, so the term of the caller is not checked.
-func GateFake(g *gate.Gate, fake interface {
-	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
-}) {
+func GateFake(g *gate.Gate, fake clienttesting.FakeClient) {
 	fake.PrependReactor("*", "*", func(action clienttesting.Action) (handled bool, result runtime.Object, err error) {
 		switch action.GetVerb() {
 		case "get", "list", "watch":

@@ -16,9 +16,8 @@ import (
 // random number in [0,1). RenewDeadline must be greater than RetryPeriod × JitterFactor.
 const JitterFactor = 1.2
 
-// defaultMaxClockDrift is the default maximum relative error of clock rates. Clocks of computers stay below 0.0005, even
-// without NTP.
-const defaultMaxClockDrift = 0.02
+// maxClockDrift is the maximum relative error of clock rates. Clocks of computers stay below 0.0005, even without NTP.
+const maxClockDrift = 0.02
 
 // KeyComparisonFunc reports whether this candidate outranks a live holder with existingKey in its record, and may preempt
 // it. One goroutine calls it, after every input of the elector. If it does not return, the elector continues with the last result for
@@ -89,7 +88,7 @@ type LeaderElectionConfig struct {
 	Coordinated bool
 	// DrainLimit is how long run functions may take to return after the end of the validity or the loss of the record.
 	// The default is the maximum:
-	// LeaseDuration × (1−MaxClockDrift)/(1+MaxClockDrift) − RenewDeadline. At 30, 15 and 7.5 s it is 13.8 s.
+	// LeaseDuration × 0.98/1.02 − RenewDeadline, because the rates of clocks may differ by 2 %. At 30, 15 and 7.5 s it is 13.8 s.
 	DrainLimit time.Duration
 	// StopLimit is how long run functions may take to return after a stop, a step-down or an accepted handover, while
 	// the lease is renewed. The default is twice LeaseDuration, at most 15 s, because a Pod has 30 s to stop.
@@ -101,8 +100,6 @@ type LeaderElectionConfig struct {
 	// PreemptImmediately skips settling after a preemption, as Istio's elector does. Then two candidates may act at the
 	// same time.
 	PreemptImmediately bool
-	// MaxClockDrift is the maximum relative error of this machine's clock rates. The default is defaultMaxClockDrift.
-	MaxClockDrift float64
 	// Gate, if set, rejects writes outside the validity. The elector sets it.
 	Gate Gate
 	// Clock measures the validity. Gate must use the same Clock. The default is a new Clock.
@@ -218,30 +215,24 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 			errs = append(errs, fmt.Errorf("%s %v: must not be negative", name, d))
 		}
 	}
-	if c.MaxClockDrift < 0 || c.MaxClockDrift >= 1 {
-		return append(errs, fmt.Errorf("MaxClockDrift %v: must be at least 0 and less than 1", c.MaxClockDrift))
-	}
 	limit := c.DrainLimit // the default depends on the other durations
 	c = c.withDefaults()
 	t := c.timing()
-	switch room := t.DrainRoom(c.MaxClockDrift); {
+	switch room := t.DrainRoom(maxClockDrift); {
 	case room <= 0:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v leaves no time to drain within LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline (to less than %v)",
-			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, t.SafeLease(c.MaxClockDrift).Truncate(time.Millisecond)))
+			c.RenewDeadline, c.LeaseDuration, maxClockDrift, t.SafeLease(maxClockDrift).Truncate(time.Millisecond)))
 	case limit > room:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v and DrainLimit %v do not fit into LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline or DrainLimit (at most %v)",
-			c.RenewDeadline, limit, c.LeaseDuration, c.MaxClockDrift, room))
+			c.RenewDeadline, limit, c.LeaseDuration, maxClockDrift, room))
 	}
 	return errs
 }
 
 // withDefaults returns a copy with defaults for zero fields.
 func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
-	if c.MaxClockDrift == 0 {
-		c.MaxClockDrift = defaultMaxClockDrift
-	}
 	t := c.timing()
 	c.DrainLimit = t.DrainLimit
 	c.StopLimit = t.StopLimit
@@ -256,7 +247,7 @@ func (c LeaderElectionConfig) timing() core.Timing {
 	return core.Timing{
 		Lease: c.LeaseDuration, Validity: c.RenewDeadline, Retry: c.RetryPeriod,
 		PeerGrace: c.PeerGrace, SyncWait: c.SyncWait, DrainLimit: c.DrainLimit, StopLimit: c.StopLimit,
-	}.Derived(c.MaxClockDrift)
+	}.Derived(maxClockDrift)
 }
 
 // core returns the configuration of the core, without OneCycle.

@@ -65,13 +65,12 @@ func TestConfigDefaults(t *testing.T) {
 	c.StopLimit = 0
 	c = c.withDefaults()
 	// 30 s × 0.98 / 1.02 − 15 s
-	if c.DrainLimit != 13823*time.Millisecond || c.StopLimit != 15*time.Second || c.MaxClockDrift != 0.02 || c.Name != c.Lock.Describe() {
-		t.Errorf("%v, %v, %v, %q", c.DrainLimit, c.StopLimit, c.MaxClockDrift, c.Name)
+	if c.DrainLimit != 13823*time.Millisecond || c.StopLimit != 15*time.Second || c.Name != c.Lock.Describe() {
+		t.Errorf("%v, %v, %q", c.DrainLimit, c.StopLimit, c.Name)
 	}
 	c = testConfig()
 	c.Name = "mine"
-	c.MaxClockDrift = 0.01
-	if c = c.withDefaults(); c.DrainLimit != 3*time.Second || c.StopLimit != 41*time.Second || c.MaxClockDrift != 0.01 || c.Name != "mine" {
+	if c = c.withDefaults(); c.DrainLimit != 3*time.Second || c.StopLimit != 41*time.Second || c.Name != "mine" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -110,15 +109,12 @@ func TestConfigValidate(t *testing.T) {
 		"long retry":        {func(c *LeaderElectionConfig) { c.RetryPeriod = 12500 * time.Millisecond }, "RenewDeadline 15s must be greater than RetryPeriod 12.5s times 1.2"},
 		"long deadline":     {func(c *LeaderElectionConfig) { c.RenewDeadline = 30 * time.Second }, "LeaseDuration 30s must be greater than RenewDeadline 30s"},
 		"no room to drain":  {func(c *LeaderElectionConfig) { c.RenewDeadline = 29 * time.Second; c.DrainLimit = 0 }, "RenewDeadline 29s leaves no time to drain within LeaseDuration 30s"},
-		"no room, drift":    {func(c *LeaderElectionConfig) { c.MaxClockDrift = 1.0 / 3; c.DrainLimit = 0 }, "leaves no time to drain"},
 		"longest drain":     {func(c *LeaderElectionConfig) { c.DrainLimit = 13823 * time.Millisecond }, ""},
 		"long drain":        {func(c *LeaderElectionConfig) { c.DrainLimit = 13824 * time.Millisecond }, "DrainLimit 13.824s do not fit"},
 		"negative drain":    {func(c *LeaderElectionConfig) { c.DrainLimit = -1 }, "DrainLimit -1ns: "},
 		"negative stop":     {func(c *LeaderElectionConfig) { c.StopLimit = -1 }, "StopLimit -1ns: "},
 		"negative grace":    {func(c *LeaderElectionConfig) { c.PeerGrace = -1 }, "PeerGrace -1ns: "},
 		"negative sync":     {func(c *LeaderElectionConfig) { c.SyncWait = -1 }, "SyncWait -1ns: "},
-		"negative drift":    {func(c *LeaderElectionConfig) { c.MaxClockDrift = -0.1 }, "MaxClockDrift -0.1"},
-		"full drift":        {func(c *LeaderElectionConfig) { c.MaxClockDrift = 1 }, "MaxClockDrift 1"},
 		"no lock":           {func(c *LeaderElectionConfig) { c.Lock = nil }, "no Lock"},
 		"no identity":       {func(c *LeaderElectionConfig) { c.Lock = store.Lock("", "").Lock }, "identity"},
 		"space in identity": {func(c *LeaderElectionConfig) { c.Lock = store.Lock("a b", "").Lock }, "identity"},

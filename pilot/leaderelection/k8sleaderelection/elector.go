@@ -220,9 +220,6 @@ func (le *LeaderElector) signal(s signal) {
 	}
 }
 
-// DrainLimit returns DrainLimit of the configuration, or its default.
-func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
-
 // StopLimit returns StopLimit of the configuration, or its default.
 func (le *LeaderElector) StopLimit() time.Duration { return le.config.StopLimit }
 

@@ -255,13 +255,17 @@ func (r *reporter) deletion(lock runtime.Object) {
 		r.resolved(topicDeletion, "lock is not being deleted any more")
 		return
 	}
-	kind := "lease"
-	if _, ok := lock.(*corev1.ConfigMap); ok {
-		kind = "configmap"
-	}
 	finalizers := strings.Join(o.GetFinalizers(), ", ")
 	r.warnOnce(topicDeletion, finalizers, "lock is being deleted; the term ends when its finalizers are removed", "finalizers", finalizers,
-		"command", fmt.Sprintf(`kubectl -n %s patch %s %s --type=merge -p '{"metadata":{"finalizers":null}}'`, o.GetNamespace(), kind, o.GetName()))
+		"command", fmt.Sprintf(`kubectl -n %s patch %s %s --type=merge -p '{"metadata":{"finalizers":null}}'`, o.GetNamespace(), kindOf(lock), o.GetName()))
+}
+
+// kindOf returns the kind of a lock object.
+func kindOf(lock runtime.Object) record.Kind {
+	if _, ok := lock.(*corev1.ConfigMap); ok {
+		return record.ConfigMap
+	}
+	return record.Lease
 }
 
 // answered reports the end of a call.

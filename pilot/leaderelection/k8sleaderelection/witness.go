@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -112,12 +113,13 @@ func (l *loop) informWitness(c *change) {
 
 // witnessedTerm returns the zero value for a lock that another process cannot make again.
 func (l *loop) witnessedTerm(t core.EndedTerm) WitnessedTerm {
-	kind, namespace, name := k8sresourcelock.Locate(l.le.config.Lock)
-	if kind == "" {
+	object, err := meta.Accessor(l.base.Object)
+	if err != nil {
 		return WitnessedTerm{}
 	}
+	_, resource := kindOf(l.base.Object).Resource()
 	return WitnessedTerm{
-		LockType: kind, Namespace: namespace, Name: name,
+		LockType: resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 		Holder: t.Holder, UID: t.UID,
 		Transitions: t.Transitions, Acquired: int64(t.Acquired), Lease: l.core.Lease,
 	}

@@ -54,17 +54,6 @@ func NewLock(kind record.Kind, meta metav1.ObjectMeta, client kubernetes.Interfa
 	return &LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: config, Shared: shared}
 }
 
-// Locate returns the arguments with which New returns an equal lock. lockType is empty if New cannot.
-func Locate(lock Interface) (lockType, ns, name string) {
-	switch l := lock.(type) {
-	case *LeaseLock:
-		return LeasesResourceLock, l.LeaseMeta.Namespace, l.LeaseMeta.Name
-	case *ConfigMapLock:
-		return configMapsLock, l.ConfigMapMeta.Namespace, l.ConfigMapMeta.Name
-	}
-	return "", "", ""
-}
-
 // NewFromKubeconfig returns a lock as New does, with clients of its own. The timeout of a request is
 // half of renewDeadline, at least a second.
 func NewFromKubeconfig(lockType, ns, name string, rlc ResourceLockConfig, kubeconfig *rest.Config, renewDeadline time.Duration) (Interface, error) {
