@@ -56,7 +56,7 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	}
 	strategies := coordination.Own()
 	if config.OldestEmulation {
-		strategies = strategies.With(coordination.OldestEmulationVersion, coordination.ByOldestEmulationVersion)
+		strategies[coordination.OldestEmulationVersion] = coordination.ByOldestEmulationVersion
 	}
 	c, err := coordination.New(coordination.Config{
 		Client: quiet.Kube(), Namespace: config.Namespace, EventRecorder: tools.events, Logger: tools.log,

@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -66,10 +67,10 @@ func TestCoordinatedElection(t *testing.T) {
 }
 
 // If the API server does not serve LeaseCandidates, candidates do not wait for a coordinator. When it serves them, they do. During a
-// cool-down that an operator requested, a candidate is published as unfit.
+// cool-down that an operator requested, and while its fitness check fails, a candidate is published as unfit.
 func TestCoordinatedElection_Unserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var served atomic.Bool
+		var served, ill atomic.Bool
 		server := apiserver.New()
 		server.On(func(r apiserver.Request) apiserver.Fault {
 			if r.Resource == "leasecandidates" && !served.Load() {
@@ -84,6 +85,12 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 				Coordination: &coordination.CandidateConfig{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0"},
 			})
 			harness.Must(t, err)
+			l.AddFitnessCheck(func(context.Context) error {
+				if ill.Load() {
+					return errPlay
+				}
+				return nil
+			})
 			return l, harness.Background(t, l.RunContext)
 		}
 		a, stop := run("a")
@@ -125,17 +132,25 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 			t.Errorf("no coordinator: %+v", s)
 		}
 		coolDown(t, server, b)
+		ill.Store(true)
+		passes(time.Minute)
+		if !publishedUnfit(server, "b.e") {
+			t.Error("published as fit while the fitness check fails")
+		}
 	})
+}
+
+// publishedUnfit reports whether a candidate is published as unfit, or not published.
+func publishedUnfit(server *apiserver.Server, name string) bool {
+	var c coordinationv1beta1.LeaseCandidate
+	return !server.Get("leasecandidates", "istio-system", name, &c) || c.Labels[coordination.FitLabel] == "false"
 }
 
 // coolDown steps the leader b down, which is published as unfit until its cool-down ends. Otherwise the coordinator would name it again,
 // and it would release the lock each time.
 func coolDown(t *testing.T, server *apiserver.Server, b *LeaderElection) {
 	t.Helper()
-	unfit := func() bool {
-		var c coordinationv1beta1.LeaseCandidate
-		return !server.Get("leasecandidates", "istio-system", "b.e", &c) || c.Labels[coordination.FitLabel] == "false"
-	}
+	unfit := func() bool { return publishedUnfit(server, "b.e") }
 	operator := admin.Operator{Requester: "test", Lock: &k8sresourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "e"}, Client: server.Kube().CoordinationV1(),
 	}}

@@ -48,7 +48,6 @@ type LeaderElection struct {
 	warmed      atomic.Bool // in the current or last run
 	// followOnce adds the handler to a default watcher from which handlers cannot be removed.
 	followOnce sync.Once
-	registry   *registry               // elections in the same registry share clients and watches
 	shared     *k8sresourcelock.Shared // nil if the caller provided the LockClient
 
 	gatedOnce sync.Once
@@ -73,7 +72,7 @@ func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 
 func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
-	l := &LeaderElection{cfg: cfg, client: client, clock: cfg.Clock, registry: &global}
+	l := &LeaderElection{cfg: cfg, client: client, clock: cfg.Clock}
 	l.log = l.hooks.Logger(cfg.Logger)
 	if l.clock == nil {
 		l.clock = k8sleaderelection.NewClock(nil)

@@ -109,7 +109,7 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 	lockClient := l.cfg.LockClient
 	release = func() {}
 	if lockClient == nil {
-		own, err := l.registry.acquire(l.client)
+		own, err := global.acquire(l.client)
 		if err != nil {
 			return nil, err
 		}
@@ -161,11 +161,8 @@ func (l *LeaderElection) refresh() {
 	l.predecessor.refresh()
 }
 
-// Set is a group of elections of one process. Elections with the same kube.Client share a connection for their
-// locks, a limit of concurrent calls, and one watch per namespace of Leases.
+// Set is a group of elections of one process, which run and stop together.
 type Set struct {
-	registry registry
-
 	mu  sync.Mutex
 	all []*LeaderElection
 }
@@ -177,9 +174,6 @@ func NewSet() *Set { return &Set{} }
 func (s *Set) Add(l *LeaderElection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !l.sharing {
-		l.registry = &s.registry
-	}
 	s.all = append(s.all, l)
 }
 

@@ -25,8 +25,8 @@ type registry struct {
 	clients map[kube.Client]*shared
 }
 
-// global is the registry of elections that are in no Set, and of all elections of istiod's constructors, which share
-// one default watcher per client.
+// global is the registry of all elections of the process. Elections with the same client share a connection for their locks, a limit
+// of concurrent calls, and one watch per namespace of Leases. Elections of istiod's constructors also share a default watcher.
 var global registry
 
 // shared has the parts that the running elections of one client share. It exists while an election runs.

@@ -132,24 +132,20 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// Elections share within their Set. Elections of istiod's constructors share in all Sets.
-func TestSetShares(t *testing.T) {
+// Elections with the same client share, also those of istiod's constructors and of a Set.
+func TestPrepare_Shares(t *testing.T) {
 	_, _, client, _ := newEmptyServer(t)
+	_, _, another, _ := newEmptyServer(t)
 	a := newOn(t, client, Config{})
 	b := newOn(t, client, Config{})
-	other := newOn(t, client, Config{})
-	single := newOn(t, client, Config{})
+	other := newOn(t, another, Config{})
 	istio := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
-	set, second := NewSet(), NewSet()
-	set.Add(a)
-	set.Add(b)
-	set.Add(istio)
-	second.Add(other)
-	for _, l := range []*LeaderElection{a, b, other, single, istio} {
+	NewSet().Add(b)
+	for _, l := range []*LeaderElection{a, b, other, istio} {
 		defer prepared(t, l)()
 	}
-	if a.shared != b.shared || a.shared == other.shared || a.shared == single.shared || single.shared != istio.shared {
-		t.Errorf("a set's: %p and %p, another's: %p, of none: %p, of Istio's style: %p", a.shared, b.shared, other.shared, single.shared, istio.shared)
+	if a.shared != b.shared || a.shared == other.shared || a.shared != istio.shared {
+		t.Errorf("of one client: %p and %p, of another: %p, of Istio's style: %p", a.shared, b.shared, other.shared, istio.shared)
 	}
 }
 

@@ -24,7 +24,8 @@ func ExampleRegistry_With() {
 		{Name: "pod-a.istio-leader", Revision: "stable"},
 		{Name: "pod-b.istio-leader", Revision: "canary", Labels: map[string]string{"topology.kubernetes.io/zone": "eu-1"}},
 	})
-	strategies := coordination.Own().With("example.com/Zone", strategy)
+	strategies := coordination.Own()
+	strategies["example.com/Zone"] = strategy
 	fmt.Println(best.Name, len(strategies))
 	// Output: pod-b.istio-leader 2
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -30,20 +29,10 @@ type Compare func(s Situation, a, b Candidate) int
 // Registry contains the strategies of a coordinator by name. The coordinator does not change elections of other strategies.
 type Registry map[string]Strategy
 
-// Own returns a registry of the strategies of this module. It does not contain OldestEmulationVersion, because the API
+// Own returns a new registry of the strategies of this module. Add others under a qualified name, such as "example.com/Zone": the API
+// server rejects other names. It does not contain OldestEmulationVersion, because the API
 // server may run that strategy.
 func Own() Registry { return Registry{DefaultRevision: Best(CompareDefaultRevision)} }
-
-// With returns a copy of the registry with one more strategy. The name must be qualified, such as "example.com/Zone". The API
-// server rejects other names.
-func (r Registry) With(name string, strategy Strategy) Registry {
-	all := maps.Clone(r)
-	if all == nil {
-		all = Registry{}
-	}
-	all[name] = strategy
-	return all
-}
 
 // Best returns a strategy that applies comparisons in order of importance. If they prefer neither of two candidates, the older
 // one is preferred. Creation times have a resolution of a second. Within a second the holder is preferred, so that no

@@ -94,11 +94,10 @@ func (a access[T]) get(ctx context.Context) (Snapshot, error) {
 
 func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
 	snap, err := a.send(ctx, base, record, annotations, nil)
-	if err != nil {
-		return Snapshot{}, err
+	if err == nil {
+		a.last.sawObject(snap)
 	}
-	a.last.sawObject(snap)
-	return snap, nil
+	return snap, err
 }
 
 // dryRun returns an error if the API server would reject the write. Nothing is written.
