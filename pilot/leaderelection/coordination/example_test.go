@@ -8,7 +8,7 @@ import (
 
 // A custom strategy that prefers a zone, then the order of DefaultRevision. A Controller with these strategies coordinates the elections
 // whose candidates request "example.com/Zone".
-func ExampleRegistry_With() {
+func ExampleRegistry() {
 	zone := func(_ coordination.Situation, a, b coordination.Candidate) int {
 		here := func(c coordination.Candidate) bool { return c.Labels["topology.kubernetes.io/zone"] == "eu-1" }
 		switch {
