@@ -427,6 +427,10 @@ func TestEmergencies(t *testing.T) {
 			func(p *plane) { p.Ahead["pilot-canary-1"] = 10 * time.Minute },
 			"the clock of pilot-canary-1 is 10m0s ahead of the API server", none, "",
 		},
+		"clock behind": {
+			func(p *plane) { p.Ahead["pilot-canary-1"] = -10 * time.Minute },
+			"the clock of pilot-canary-1 is 10m0s behind the API server", none, "",
+		},
 		"the lock is deleted again and again": {
 			func(p *plane) { p.delete() },
 			"istio-system/istio-leader loses its leaders: the lock lease/istio-leader was deleted under a leader 42 times since 2026-01-02T03:04:05Z", "",
@@ -516,6 +520,13 @@ func TestEmergencies(t *testing.T) {
 		"default revision without pods": {
 			func(p *plane) { p.Tags.Default = "ghost" },
 			both + ": the default revision is ghost, but no live process runs it", "", "electionctl default set -n istio-system canary",
+		},
+		"processes of the default revision are late": {
+			func(p *plane) {
+				p.Tags.Default = "stable"
+				p.candidates("pilot-stable", func(c *inspect.Candidate) { c.Late = true })
+			},
+			both + ": the default revision is stable, but no live process runs it", "", "electionctl default set -n istio-system canary",
 		},
 		"no default revision": {
 			func(p *plane) { p.Tags.Default = "" },
