@@ -75,23 +75,18 @@ func (l *LeaderElection) awaitPredecessor(ctx context.Context, client kubernetes
 	defer l.predecessor.waiting.Store(false)
 	lock := &existingLock{Lock: l.predecessorLock(client)}
 	for ctx.Err() == nil {
-		snapshot, err := l.readPredecessor(ctx, lock)
+		snapshot, err := l.readPredecessor(ctx, lock) // again after a deletion: it may exist again
 		if err != nil {
 			return nil //nolint:nilerr // ctx has ended
 		}
 		if !snapshot.Exists || snapshot.Unreadable == nil && snapshot.Record.HolderIdentity == "" {
 			return nil
 		}
+		lock.known.Store(&snapshot)
 		active, err := l.joinPredecessor(ctx, lock)
 		if active || err != nil {
 			return err
 		}
-		// The lock was deleted while this candidate waited. Its last holder may act until its lease has expired.
-		lease := l.cfg.LeaseDuration // also for another elector with a longer lease: the lock is gone
-		if snap, _ := snapshot.Decode(); snap.Acting() {
-			lease = record.LongerLease(lease, snap.Record.Lease)
-		}
-		_ = apirequest.Pause(ctx, lease+l.cfg.PeerGrace)
 	}
 	return nil
 }
@@ -167,16 +162,29 @@ func (l *LeaderElection) joinPredecessor(ctx context.Context, lock *existingLock
 // existingLock is a lock that is not created.
 type existingLock struct {
 	k8sresourcelock.Lock
-	deleted func() // called when the elector would create the lock
+	// known is the result of the next Read: the elector has to know the holder if the lock is deleted before its first own request.
+	known atomic.Pointer[k8sresourcelock.Snapshot]
+	// deleted is called when no holder of the deleted lock can act: the elector would create it with its own marker.
+	deleted func()
+}
+
+// Read implements k8sresourcelock.Lock.
+func (l *existingLock) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	if known := l.known.Swap(nil); known != nil {
+		return *known, nil
+	}
+	return l.Lock.Read(ctx)
 }
 
 // Write implements k8sresourcelock.Lock.
-func (l *existingLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, annotations map[string]string) (k8sresourcelock.Snapshot, error) {
+func (l *existingLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, annotations map[string]string) (k8sresourcelock.Snapshot, error) {
 	if !base.Exists {
-		l.deleted()
+		if annotations[record.MarkerAnnotation] != "" {
+			l.deleted()
+		}
 		return k8sresourcelock.Snapshot{}, k8sresourcelock.ErrConflict
 	}
-	return l.Lock.Write(ctx, base, record, annotations)
+	return l.Lock.Write(ctx, base, r, annotations)
 }
 
 // knownDefault returns the default revision of the watcher.

@@ -141,6 +141,64 @@ func TestPredecessor_UnreachableHolderExpires(t *testing.T) {
 	}
 }
 
+// A holder of a deleted lock may act until its lease has expired, also if it acquired the lock after another one with a shorter lease,
+// and if the lock was deleted directly after the first read.
+func TestPredecessor_DeletedHolderExpires(t *testing.T) {
+	const lease = 3 * playLease
+	for name, later := range map[string]bool{"later holder": true, "deleted after the first read": false} {
+		inBubble(t, func(t *testing.T, s *lockServer) {
+			watcher := newWatcher("stable")
+			withWatcher := func(c *Config) { c.DefaultWatcher = watcher }
+			long := s.candidate(t, "long", withWatcher, func(c *Config) {
+				c.Lock = LockTypeConfigMap
+				c.Revision = "canary"
+				c.LeaseDuration = lease
+				c.RenewDeadline = lease - playRetry
+			})
+			long.AddRunContext(long.work)
+			vanish := func() { // the holder does not see it
+				long.old.MuteWatches(true)
+				long.old.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: locktest.ErrUnavailable} })
+				s.objects.Delete()
+			}
+			var old *candidate
+			if later {
+				old = s.candidate(t, "old", withWatcher, func(c *Config) { c.Lock = LockTypeConfigMap })
+				old.AddRunContext(old.work)
+				old.starts(t)
+				passes(time.Second)
+			}
+			long.starts(t)
+			passes(time.Second)
+			a := s.candidate(t, "new", withPredecessor, withWatcher)
+			a.AddRunContext(a.work)
+			requests := 0
+			a.old.On(func(apiserver.Request) apiserver.Fault {
+				if requests++; requests == 2 && !later {
+					vanish()
+				}
+				return apiserver.Fault{}
+			})
+			a.starts(t)
+			passes(time.Second)
+			if later {
+				watcher.Set("canary")
+				passes(time.Second)
+				old.Stop(t)
+				vanish()
+			}
+			if a.Live() || !long.Live() || s.objects.Snapshot().Exists {
+				t.Fatalf("%s: new works %v, the last holder works %v, holders %s", name, a.Live(), long.Live(), s.holders())
+			}
+			passes(3 * lease)
+			if !a.Live() || long.Live() {
+				t.Errorf("%s: new works %v, the last holder works %v", name, a.Live(), long.Live())
+			}
+			lives.Apart(t, long, a)
+		})
+	}
+}
+
 func TestPredecessor_ReadFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "new", withPredecessor)
