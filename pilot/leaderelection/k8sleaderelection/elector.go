@@ -41,7 +41,7 @@ type LeaderElector struct {
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // see SetCoordinatorAbsent
 	unfit   atomic.Bool          // see SetUnfit
-	barred  atomic.Bool          // see SetBarred
+	bars    atomic.Uint64        // number of changes by SetBarred; odd: barred
 	loop    atomic.Pointer[loop] // nil if the elector is not running
 	// handoverSince is the core.Instant at which the pending handover began; zero if no handover is pending.
 	handoverSince atomic.Int64
@@ -55,6 +55,7 @@ type view struct {
 	actsUntil core.Instant    // until when the holder may act; zero: it does not act
 	running   bool            // run functions have not all returned
 	idle      bool            // see Idle
+	bars      uint64          // changes by SetBarred that it shows
 	drained   <-chan struct{} // closed when functions that exceeded their limit have returned
 	acked     core.Instant    // when the last write that was seen stored was sent
 }
@@ -197,14 +198,19 @@ func (le *LeaderElector) SetUnfit(unfit bool) {
 // SetBarred bars this candidate from the lock, or ends that. A barred candidate observes the lock and does not campaign. A leader
 // drains and releases the lock. SetBarred does not block and may be called before Run.
 func (le *LeaderElector) SetBarred(barred bool) {
-	if le.barred.Swap(barred) != barred {
+	if n := le.bars.Load(); isBarred(n) != barred && le.bars.CompareAndSwap(n, n+1) {
 		le.signal(barChanged)
 	}
 }
 
+func isBarred(bars uint64) bool { return bars%2 == 1 }
+
 // Idle reports whether the elector is barred, and all run functions have returned and all admitted writes were answered. It returns
 // false until the elector has processed SetBarred.
-func (le *LeaderElector) Idle() bool { return le.view.Load().idle }
+func (le *LeaderElector) Idle() bool {
+	v := le.view.Load()
+	return v.idle && v.bars == le.bars.Load()
+}
 
 // Refresh makes the elector call DefaultRevision and KeyComparison again. It does not block and may be called at any time.
 func (le *LeaderElector) Refresh() { le.signal(refresh) }

@@ -94,3 +94,33 @@ func TestFitCheck_Late(t *testing.T) {
 		}
 	})
 }
+
+// Idle counts only after the loop has processed the last SetBarred, also if two of them cancel each other out.
+func TestIdle(t *testing.T) {
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock)
+	l.le.loop.Store(l)
+	processes := func(want bool) {
+		t.Helper()
+		for s := l.takeSignal(); s != 0; s = l.takeSignal() {
+			l.pass(l.eventOf(s))
+		}
+		if is := l.le.Idle(); is != want {
+			t.Errorf("idle %v, want %v", is, want)
+		}
+	}
+	sets := func(barred bool) {
+		t.Helper()
+		if l.le.SetBarred(barred); l.le.Idle() {
+			t.Errorf("idle directly after SetBarred(%v)", barred)
+		}
+	}
+	sets(true)
+	processes(true)
+	sets(false)
+	processes(false)
+	sets(true)
+	processes(true)
+	sets(false)
+	sets(true)
+	processes(true)
+}

@@ -34,6 +34,7 @@ type loop struct {
 	state      core.State
 	base       k8sresourcelock.Snapshot // the object that state.Snap was decoded from
 	changed    time.Time                // of the phase
+	bars       uint64                   // of the elector, when the state got the latest one
 	term       *term
 	witnessed  WitnessedTerm // zero if no term is registered
 	cancelCall context.CancelFunc
@@ -61,7 +62,8 @@ func newLoop(le *LeaderElector, oneCycle bool) *loop {
 		le.unfit.Store(true) // until the first check
 	}
 	l.state.Unfit = le.unfit.Load()
-	l.state.Barred = le.barred.Load()
+	l.bars = le.bars.Load()
+	l.state.Barred = isBarred(l.bars)
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
 	}
@@ -182,7 +184,8 @@ func (l *loop) eventOf(s signal) *event {
 	case fitnessChanged:
 		ev.in.Kind, ev.in.Unfit = core.Fitness, l.le.unfit.Load()
 	case barChanged:
-		ev.in.Kind, ev.in.Barred = core.Bar, l.le.barred.Load()
+		l.bars = l.le.bars.Load()
+		ev.in.Kind, ev.in.Barred = core.Bar, isBarred(l.bars)
 	}
 	return ev
 }
@@ -340,7 +343,7 @@ func (l *loop) publish(c *change) {
 			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: s.Term, Known: s.Known != core.Unread,
 			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, NoCoordinator: l.core.Uncoordinated(s, c.in.Now.Mono), BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected, Failed: l.failed,
 		},
-		running: s.Running, idle: s.Barred && !s.Running, acked: s.Own.Renewed, validity: s.Gate(),
+		running: s.Running, idle: s.Barred && !s.Running, bars: l.bars, acked: s.Own.Renewed, validity: s.Gate(),
 	}
 	if s.Known == core.Unread || s.Known.Outdated() {
 		v.status.Unreadable = l.unreadable
