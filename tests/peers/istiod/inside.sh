@@ -4,6 +4,7 @@
 # inside.sh test FOLDER: runs Istio's own tests of the elections and of pilot/pkg/bootstrap in that copy.
 # Run it in tests/peers.
 set -euo pipefail
+export GOWORK=off # the linters leave a workspace in a folder above the copy
 
 if [ "$1" = test ]; then
 	cd "$2/istio"
