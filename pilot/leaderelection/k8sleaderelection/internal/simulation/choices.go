@@ -276,11 +276,8 @@ var nodeMoves = []move{
 	{name: "stop", machine: true, when: fault, count: func(n *node) int {
 		return may(!n.paused && (n.p != nil && !n.p.s.Stopping || n.q != nil && !n.q.stops))
 	}, do: func(n *node, _ int) { n.stop() }},
-	{name: "fail", machine: true, when: fault, count: if1(func(p *process) bool { return p.work }), do: once(func(p *process) {
-		p.stopAsked = true
-		p.input(core.Input{Kind: core.StepDown}, view{})
-	})},
-	{name: "unfit", when: fault, count: if1(func(p *process) bool { return true }), do: once(func(p *process) { p.w.fitness(p, !p.unfit) })},
+	{name: "fail", when: fault, count: if1(func(p *process) bool { return p.work && p.n.inner == nil }), do: once((*process).fail)},
+	{name: "unfit", when: fault, count: if1(func(p *process) bool { return p.n.outer == nil }), do: once(func(p *process) { p.w.fitness(p, !p.unfit) })},
 	{name: "pause", machine: true, when: fault, count: func(n *node) int { return may(!n.paused && (n.p != nil || n.q != nil)) }, do: func(n *node, _ int) { n.pause(0, false) }},
 	{name: "flip", machine: true, when: fault, count: func(n *node) int { return may(n.first() && n.w.mode.Ranked) }, do: func(n *node, _ int) { n.w.flip() }},
 	{name: "delete", when: fault, count: ofLock, do: func(n *node, _ int) { n.w.deleteLock() }},

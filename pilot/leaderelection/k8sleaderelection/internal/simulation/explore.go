@@ -42,7 +42,7 @@ type Bounds struct {
 func (b *Bounds) FaultKinds() []string {
 	var names []string
 	for _, m := range moves {
-		if m.when == fault && !(b.Peer && (m.name == "edit" || m.name == "forge")) && !(b.Held > 0 && slices.Contains([]string{"forge", "operator", "unfit"}, m.name)) && (b.Coordinated && !b.Removed || m.name != "coordinator") {
+		if m.when == fault && !(b.Peer && (m.name == "edit" || m.name == "forge")) && !(b.Held > 0 && slices.Contains([]string{"forge", "operator"}, m.name)) && (b.Coordinated && !b.Removed || m.name != "coordinator") {
 			names = append(names, m.name)
 		}
 	}

@@ -235,13 +235,18 @@ func (p *process) startWork() {
 			p.n.run(func() {
 				if p.work && p.returns == turn && p.w.faulty() {
 					p.w.tracef("%s: a run function fails", p)
-					p.stopAsked = true
-					p.input(core.Input{Kind: core.StepDown}, view{})
-					p.leave()
+					p.fail()
 				}
 			})
 		})
 	}
+}
+
+// fail ends the term because a run function failed.
+func (p *process) fail() {
+	p.stopAsked = true
+	p.input(core.Input{Kind: core.StepDown}, view{})
+	p.leave()
 }
 
 // planReturn makes the run functions return within d. An admitted write may be answered later, but within d.
