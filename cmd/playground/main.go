@@ -170,6 +170,6 @@ func play(ctx context.Context, set settings, out io.Writer) error {
 	}
 	fmt.Fprint(out, "\nStopping everything …\n")
 	err = errors.Join(err, r.End())
-	fmt.Fprintf(out, "Stopped after %s.\n", time.Since(began).Round(time.Second))
+	fmt.Fprintf(out, "Stopped. It ran for %s.\n", time.Since(began).Round(time.Second))
 	return err
 }

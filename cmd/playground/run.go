@@ -89,7 +89,9 @@ func run(ctx context.Context, set settings, r *rollout.Rollout, out io.Writer) e
 // guide returns the commands to try.
 func (set settings) guide(r *rollout.Rollout, page, gateway string) string {
 	other := set.revisions()[1]
-	kubectl := shortest(r.Cluster.Kubectl()) + " -n " + rollout.Namespace
+	here, _ := os.Getwd() // else "": paths are absolute
+	anywhere := shortest(r.Cluster.Kubectl())
+	kubectl := anywhere + " -n " + rollout.Namespace
 	electionctl := shortest(set.electionctl) + " -n " + rollout.Namespace
 	lock := "configmap"
 	if set.rollout.Coordinated {
@@ -103,9 +105,10 @@ The control plane runs in two revisions: %s. Open its elections page:
 
 Each replica has this page at port %d of its address. Try in another terminal:
 
+   cd %s
    export KUBECONFIG=%s
 
-`, strings.Join(set.revisions(), " and "), page, rollout.PagePort, r.Cluster.Kubeconfig())
+`, strings.Join(set.revisions(), " and "), page, rollout.PagePort, here, r.Cluster.Kubeconfig())
 	for _, trial := range [][2]string{
 		{"show the elections, and the replicas with their addresses", electionctl + " list\n   " + kubectl + " get pods -l app=pilot -L " + tagging.Label + " -o wide"},
 		{"explain the leader, and preview another default revision",
@@ -116,9 +119,9 @@ Each replica has this page at port %d of its address. Try in another terminal:
 		{"delete the Pods of a revision", kubectl + " delete pod -l " + tagging.Label + "=stable"},
 		{"read the logs", kubectl + " logs -l " + tagging.Label + "=stable --prefix --tail=3"},
 		{"delete a lock", kubectl + " delete " + lock + " " + rollout.NamespaceElection},
-		{"create a namespace and see the ConfigMap that the leader creates in it", kubectl + " create namespace hello\n   " +
-			shortest(r.Cluster.Kubectl()) + " -n hello get configmap istio-ca-root-cert"},
-		{"show the sample, and send a request through its Gateway", shortest(r.Cluster.Kubectl()) + " -n " + rollout.Shop + " get gateway,httproute,ingress,deployment,service,pod\n   curl --include " + gateway},
+		{"create a namespace and see the ConfigMap that the leader creates in it", anywhere + " create namespace hello\n   " +
+			anywhere + " -n hello get configmap istio-ca-root-cert"},
+		{"show the sample, and send a request through its Gateway", anywhere + " -n " + rollout.Shop + " get gateway,httproute,ingress,deployment,service,pod\n   curl --include " + gateway},
 	} {
 		fmt.Fprintf(&text, "   # %s\n   %s\n", trial[0], trial[1])
 	}
