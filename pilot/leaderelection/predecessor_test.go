@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -172,9 +173,9 @@ func TestPredecessor_DeletedHolderExpires(t *testing.T) {
 			passes(time.Second)
 			a := s.candidate(t, "new", withPredecessor, withWatcher)
 			a.AddRunContext(a.work)
-			requests := 0
+			var requests atomic.Int32
 			a.old.On(func(apiserver.Request) apiserver.Fault {
-				if requests++; requests == 2 && !later {
+				if requests.Add(1) == 2 && !later {
 					vanish()
 				}
 				return apiserver.Fault{}
